@@ -23,19 +23,19 @@ def plugin(group: Group, name: str) -> Any:
     VcompError
         If its package cannot be imported, or two packages declare the name.
     """
-    found = list(
+    named = list(
         {point.value: point for point in entry_points(group=f"vcomp.{group}", name=name)}.values()
     )
-    if not found:
+    if not named:
         return None
-    if len(found) > 1:
-        packages = " and ".join(map(_package, found))
+    if len(named) > 1:
+        packages = " and ".join(map(_package, named))
         raise VcompError(f"{name!r} in vcomp.{group} is declared by {packages}: uninstall one")
     try:
-        return found[0].load()
+        return named[0].load()
     except Exception as error:
         raise VcompError(
-            f"{name!r} in vcomp.{group} is {found[0].value} of {_package(found[0])}, which cannot "
+            f"{name!r} in vcomp.{group} is {named[0].value} of {_package(named[0])}, which cannot "
             f"be imported: {type(error).__name__}: {error}"
         ) from error
 

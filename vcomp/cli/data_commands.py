@@ -414,9 +414,9 @@ def accumulate(formula: str, paths: Sequence[str], target: Path, how: dict[str, 
     vcomp merge monday.vcomp tuesday.vcomp --out week.vcomp
     vcomp fit --statistics week.vcomp
     """
-    made = vcomp.accumulate(formula, data_of_paths(paths), **how)
-    made.save(target)
-    click.echo(f"{target}: {_described(made)}")
+    statistics = vcomp.accumulate(formula, data_of_paths(paths), **how)
+    statistics.save(target)
+    click.echo(f"{target}: {_described(statistics)}")
 
 
 @command(
@@ -438,14 +438,14 @@ def merge(files: Sequence[Path], target: Path) -> None:
     if twice:
         raise click.UsageError(f"{str(twice[0])!r} is given twice")
     load = vcomp.AccumulatedStatistics.load
-    made = load(files[0])
+    statistics = load(files[0])
     for file in files[1:]:
         try:
-            made += load(file)
+            statistics += load(file)
         except DataError as error:
             raise DataError(f"{str(file)!r} is not merged: {error}") from None
-    made.save(target)
-    click.echo(f"{target}: {_described(made)}")
+    statistics.save(target)
+    click.echo(f"{target}: {_described(statistics)}")
 
 
 def _described(statistics: Any) -> str:

@@ -162,10 +162,10 @@ def _cut_score_text(study: Any, cuts: Sequence[float]) -> str:
         [display.coefficient_interval(low, high) for low, high in ends],
     ]
     header = [*facets, "λ", "Φ(λ)", f"{display.level(study.alpha)} interval"]
-    made = display.simple_table(
+    shown = display.simple_table(
         list(zip(*cells, strict=True)), header, title="Decisions by a cut score λ"
     )
-    return str(display.summary([made], ["Φ(λ): dependability of decisions by the cut score λ."]))
+    return str(display.summary([shown], ["Φ(λ): dependability of decisions by the cut score λ."]))
 
 
 def _refuse_without_cost(search: dict[str, Any], picture: str | None) -> None:
@@ -187,10 +187,10 @@ def _allocation_text(
         raise click.UsageError("--cost needs one of --budget and --goal")
     if "designs" in search:
         search = {**search, "designs": [str(study.plan.design), *search["designs"]]}
-    found = study.optimize(goal=goal, coefficient=coefficient or "Erho2", **search)
+    allocation = study.optimize(goal=goal, coefficient=coefficient or "Erho2", **search)
     if picture is not None:
-        save(found.plot(), picture)
-    return str(found)
+        save(allocation.plot(), picture)
+    return str(allocation)
 
 
 _RESULT = click.Argument(["result"], required=False, type=click.Path(path_type=Path))

@@ -137,8 +137,8 @@ def pair_counts(X: FloatArray, *, free_bytes: Callable[[], float] = available_by
     check_memory(matrices, what, "use fewer items", DataError, free_bytes=free_bytes)
     # whole numbers of this size are exact in single precision, which is twice as fast
     single = len(X) < _EXACT
-    there: Any = (~np.isnan(X)).astype(np.float32 if single else np.float64)
-    return (there.T @ there).astype(np.float64)
+    observed: Any = (~np.isnan(X)).astype(np.float32 if single else np.float64)
+    return (observed.T @ observed).astype(np.float64)
 
 
 def from_pairs(matrix: ItemScores, counts: FloatArray) -> ItemCovariances:
@@ -162,11 +162,11 @@ def from_pairs(matrix: ItemScores, counts: FloatArray) -> ItemCovariances:
             f"{int(counts[i, j])} objects in common, and a covariance needs two"
         )
     X = matrix.values
-    there = ~np.isnan(X)
+    observed = ~np.isnan(X)
     mean = np.nansum(X, axis=0) / np.diagonal(counts)
-    D = np.where(there, X - mean, 0.0)
+    D = np.where(observed, X - mean, 0.0)
     # Σ (x − x̄)(y − ȳ) of the objects of the pair, whose means are not those of the items
-    sums = D.T @ there.astype(float)
+    sums = D.T @ observed.astype(float)
     S = (D.T @ D - sums * sums.T / counts) / (counts - 1)
     constant = is_constant(np.diagonal(S), np.nanmax(np.abs(X), axis=0))
     S[constant] = 0.0
@@ -339,7 +339,7 @@ def feldt_limits(value: float, n: float, k: int, alpha: float) -> tuple[float, f
 
 
 _MOST_ITEMS = 16
-"""λ₄ evaluates all 2^(k−1) splits into halves, 32,768 for 16 items."""
+"""Largest number of items for λ₄, which evaluates all 2^(k−1) splits: 32,768 for 16 items."""
 
 _DEPENDENT = 1e-10
 """Items whose correlation matrix has an eigenvalue below this are linearly dependent."""
@@ -357,7 +357,7 @@ def coefficients_of(c: ItemCovariances, n: int) -> tuple[dict[str, float], dict[
     """
     k, V = c.k, c.total
     lambda_1 = 1.0 - float(c.variances.sum()) / V
-    found = {
+    coefficients = {
         "alpha": alpha_of(float(c.variances.sum()), V, k),
         "standardised_alpha": math.nan,
         "lambda1": lambda_1,
@@ -376,26 +376,26 @@ def coefficients_of(c: ItemCovariances, n: int) -> tuple[dict[str, float], dict[
         )
         reasons |= dict.fromkeys(("standardised_alpha", "mean_correlation"), why)
     else:
-        found["standardised_alpha"] = alpha_of(k, c.correlations, k)
+        coefficients["standardised_alpha"] = alpha_of(k, c.correlations, k)
     if c.squares is None:
         why = "the covariances of the items would not fit into memory"
         reasons |= dict.fromkeys(("lambda2", "lambda5"), why)
     else:
         others = np.maximum(c.squares - np.square(c.variances), 0.0)
-        found["lambda2"] = lambda_1 + math.sqrt(k / (k - 1) * float(others.sum())) / V
-        found["lambda5"] = lambda_1 + 2.0 * math.sqrt(float(others.max())) / V
+        coefficients["lambda2"] = lambda_1 + math.sqrt(k / (k - 1) * float(others.sum())) / V
+        coefficients["lambda5"] = lambda_1 + 2.0 * math.sqrt(float(others.max())) / V
     if k > _MOST_ITEMS or c.matrix is None:
         reasons["lambda4"] = (
             f"needs all splits into halves, which takes too long for more than {_MOST_ITEMS} items"
         )
     else:
-        found["lambda4"] = best_split(c.matrix)
+        coefficients["lambda4"] = best_split(c.matrix)
     unpredicted = _unpredicted(c.matrix, n)
     if isinstance(unpredicted, str):
         reasons["lambda6"] = unpredicted
     else:
-        found["lambda6"] = 1.0 - unpredicted / V
-    return found, reasons
+        coefficients["lambda6"] = 1.0 - unpredicted / V
+    return coefficients, reasons
 
 
 def best_split(S: FloatArray) -> float:

@@ -258,10 +258,10 @@ def _splits(
             f"{k} items have {display.count(n)} splits into halves; split='random' draws "
             "trials of them"
         )
-    found = np.zeros((n, k), dtype=bool)
-    for row, chosen in zip(found, _all_halves(k), strict=True):
+    halves = np.zeros((n, k), dtype=bool)
+    for row, chosen in zip(halves, _all_halves(k), strict=True):
         row[list(chosen)] = True
-    return found, f"all {display.count(n)} splits"
+    return halves, f"all {display.count(n)} splits"
 
 
 def _all_halves(k: int) -> Iterator[tuple[int, ...]]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 25
-"""Items that a summary shows."""
+"""Largest number of items that a summary shows."""
 
 _DECIMALS = 6
 
@@ -264,21 +264,21 @@ def of_available(X: FloatArray, covariances: ItemCovariances | None) -> ItemStat
     covariances : of pairs of items, for alpha; None where there are none
     """
     k = X.shape[1]
-    there = ~np.isnan(X)
-    counts = there.sum(axis=1).astype(float)
-    n = there.sum(axis=0).astype(float)
+    observed = ~np.isnan(X)
+    counts = observed.sum(axis=1).astype(float)
+    n = observed.sum(axis=0).astype(float)
     mean = np.divide(np.nansum(X, axis=0), n, out=np.full(k, np.nan), where=n > 0.0)
-    D = np.where(there, X - mean, 0.0)
+    D = np.where(observed, X - mean, 0.0)
     totals = D.sum(axis=1)
     largest = np.fmax.reduce(np.abs(X), axis=0, initial=0.0)
     df = np.where(n > 1.0, n - 1.0, np.nan)
     variance = np.einsum("ij,ij->j", D, D) / df
     constant = is_constant(variance, largest)
     variance[constant] = 0.0
-    item_total, of_total = _with_totals(D, there, totals / np.maximum(counts, 1.0), variance)
+    item_total, of_total = _with_totals(D, observed, totals / np.maximum(counts, 1.0), variance)
     every = np.full(k, largest.max())
     item_total[constant | is_constant(of_total, every)] = np.nan
-    item_rest, of_rest = _with_rests(D, there, totals, counts)
+    item_rest, of_rest = _with_rests(D, observed, totals, counts)
     rest_constant = is_constant(of_rest, _of_others(largest, np.fmax))
     item_rest[constant | rest_constant] = np.nan
     without, alpha = np.full(k, np.nan), np.nan
@@ -310,8 +310,8 @@ def _with_totals(
     df = np.where(n > 1.0, n - 1.0, np.nan)
     of_total, both = (squares - sums**2 / np.maximum(n, 1.0)) / df, t @ D / df
     for i in np.flatnonzero(of_total * df < _CANCELLED * squares):
-        own = t[there[:, i]] - t[there[:, i]].mean()
-        of_total[i], both[i] = own @ own / df[i], own @ D[there[:, i], i] / df[i]
+        centred = t[there[:, i]] - t[there[:, i]].mean()
+        of_total[i], both[i] = centred @ centred / df[i], centred @ D[there[:, i], i] / df[i]
     return _correlation(both, variance, of_total), of_total
 
 

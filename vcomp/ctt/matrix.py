@@ -43,7 +43,7 @@ ScoresOfItems: TypeAlias = (
 """Forms of scores that :func:`read_scores` reads."""
 
 _LARGEST = 1e100
-"""Products of variances of larger scores overflow."""
+"""Largest score; products of variances of larger scores overflow."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -249,9 +249,9 @@ def one_way_components(matrix: ItemScores) -> VarianceComponents:
 
 
 def _components(matrix: ItemScores, facets: tuple[str, ...]) -> VarianceComponents:
-    found = matrix_components(matrix.values, facets)
-    if found is not None:
-        return found
+    estimated = matrix_components(matrix.values, facets)
+    if estimated is not None:
+        return estimated
     rows, columns = np.nonzero(~np.isnan(matrix.values))
     if rows.size == 0:
         raise DataError("no object has a score on any item")

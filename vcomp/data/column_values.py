@@ -370,9 +370,9 @@ def _separators(words: Sequence[str], texts: Sequence[str], more: str) -> str:
     more : options that are needed as well
     """
     grouped = [_GROUPED.fullmatch(word.strip()) for word in words]
-    marks = {found["mark"] for found in grouped if found}
-    points = {found["point"] for found in grouped if found and found["point"]}
-    plain = [word for word, found in zip(words, grouped, strict=True) if not found]
+    marks = {match["mark"] for match in grouped if match}
+    points = {match["point"] for match in grouped if match and match["point"]}
+    plain = [word for word, match in zip(words, grouped, strict=True) if not match]
     decimal, are_commas = "decimal=','", all(map(_is_decimal_comma, plain))
     if plain and marks == {"."} and are_commas:
         points.add(",")

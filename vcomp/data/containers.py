@@ -206,8 +206,8 @@ def dataset(data: Any) -> Part:
             scanner = data.scanner(
                 columns=names, batch_size=rows, batch_readahead=2, fragment_readahead=1
             )
-            for found in scanner.scan_batches():
-                yield found.record_batch, name_of(found.fragment)
+            for batch in scanner.scan_batches():
+                yield batch.record_batch, name_of(batch.fragment)
 
     def count() -> float:
         with refusing(refused([])):
@@ -299,9 +299,9 @@ def exact_floats(name: str | None, numbers: Any) -> FloatArray:
     large = np.abs(floats) >= EXACT
     if (kind == "O" or kind in "iu") and large.any():
         for place in np.flatnonzero(large & np.isfinite(floats)):
-            value, found = column.iloc[place], int(floats[place])
-            if isinstance(value, int | np.integer) and int(value) != found:
-                raise _too_long(name, str(value), str(found))
+            value, number = column.iloc[place], int(floats[place])
+            if isinstance(value, int | np.integer) and int(value) != number:
+                raise _too_long(name, str(value), str(number))
     if kind == "O":
         _check_decimals(name, [v for v in column if isinstance(v, Decimal) and v.is_finite()])
     return floats if column is numbers else floats.reshape(np.shape(numbers))
@@ -356,15 +356,15 @@ def unite_categories(several: Sequence[pd.Index]) -> pd.Index:
     first = several[0]
     if all(other is first or other.equals(first) for other in several):
         return first
-    found = first
+    united = first
     for other in several[1:]:
-        found = found.append(other[found.get_indexer(other) < 0])
+        united = united.append(other[united.get_indexer(other) < 0])
     if all(_is_sorted(index) for index in several):
         try:
-            return found.sort_values()
+            return united.sort_values()
         except TypeError:  # values of several types have no order
-            return found
-    return found
+            return united
+    return united
 
 
 def _is_sorted(index: pd.Index) -> bool:
@@ -392,21 +392,21 @@ def unite_columns(parts: list[dict[str, pd.Series]], names: Sequence[str]) -> pd
 def _united(name: str, columns: list[pd.Series]) -> Any:
     import pandas as pd
 
-    there = [column for column in columns if len(column)]
-    if not there:
+    nonempty = [column for column in columns if len(column)]
+    if not nonempty:
         return columns[0].array
-    if any(isinstance(column.dtype, pd.CategoricalDtype) for column in there):
-        return _united_categories(there)
-    dtypes = {column.dtype for column in there}
+    if any(isinstance(column.dtype, pd.CategoricalDtype) for column in nonempty):
+        return _united_categories(nonempty)
+    dtypes = {column.dtype for column in nonempty}
     if len(dtypes) == 1:
-        if there[0].dtype.kind in "iufb" and isinstance(there[0].dtype, np.dtype):
-            return np.concatenate([column.to_numpy() for column in there])
-        return pd.concat(there, ignore_index=True).array
-    if all(_is_number(c.dtype) or c.isna().all() for c in there):
-        return _united_numbers(name, there)
-    if all(_is_number(c.dtype) or _are_decimals(c) for c in there):
-        return _united_decimals(name, there)
-    return _united_objects(there)
+        if nonempty[0].dtype.kind in "iufb" and isinstance(nonempty[0].dtype, np.dtype):
+            return np.concatenate([column.to_numpy() for column in nonempty])
+        return pd.concat(nonempty, ignore_index=True).array
+    if all(_is_number(c.dtype) or c.isna().all() for c in nonempty):
+        return _united_numbers(name, nonempty)
+    if all(_is_number(c.dtype) or _are_decimals(c) for c in nonempty):
+        return _united_decimals(name, nonempty)
+    return _united_objects(nonempty)
 
 
 def _united_categories(columns: list[pd.Series]) -> pd.Categorical:
@@ -501,9 +501,9 @@ def _united_objects(columns: list[pd.Series]) -> Any:
     """Return Python objects; the type of a column without values is ignored."""
     import pandas as pd
 
-    there = [c for c in columns if not c.isna().all()]
-    if len({c.dtype for c in there}) == 1 and not isinstance(there[0].dtype, np.dtype):
-        kind = there[0].dtype
+    nonempty = [c for c in columns if not c.isna().all()]
+    if len({c.dtype for c in nonempty}) == 1 and not isinstance(nonempty[0].dtype, np.dtype):
+        kind = nonempty[0].dtype
         gaps = [c if c.dtype == kind else pd.Series([None] * len(c), dtype=kind) for c in columns]
         return pd.concat(gaps, ignore_index=True).array
     values = np.concatenate([c.to_numpy(dtype=object) for c in columns])

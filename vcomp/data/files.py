@@ -216,8 +216,8 @@ def _scanned_types(file: _CSV, columns: Sequence[str], names: list[str]) -> dict
             rounded = _rounded_columns(file, types)
             break
         except (ValueError, OSError) as error:
-            found = re.search(r"In CSV column #(\d+):.*conversion error", str(error))
-            name = columns[int(found[1])] if found else ""
+            match = re.search(r"In CSV column #(\d+):.*conversion error", str(error))
+            name = columns[int(match[1])] if match else ""
             following = _next_type((types | given).get(name))
             if following is None:
                 raise file.refused(error) from None
@@ -445,10 +445,10 @@ def open_paths(paths: Iterable[object]) -> tuple[Part, ...]:
 def _stamp(file: DataFile) -> tuple[int, int]:
     """Return size and time of a file, which change when it does."""
     try:
-        found = file.path.stat()
+        status = file.path.stat()
     except OSError as error:
         raise DataError(f"{file.name!r} cannot be read: {error.strerror}") from None
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
 def _as_it_was(part: Part, file: DataFile, before: tuple[int, int]) -> Part:

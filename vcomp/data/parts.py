@@ -316,8 +316,8 @@ def _places(dictionary: Any, values: Any) -> Any:
     """Return the code of every value of the dictionary, and last the code of missing values."""
     import pyarrow.compute as pc
 
-    found = pc.index_in(dictionary, value_set=values).fill_null(-1).to_numpy()
-    return np.append(found, -1).astype(np.min_scalar_type(-max(len(values), 1)))
+    codes = pc.index_in(dictionary, value_set=values).fill_null(-1).to_numpy()
+    return np.append(codes, -1).astype(np.min_scalar_type(-max(len(values), 1)))
 
 
 KnownDictionaries: TypeAlias = "dict[str, _Known]"
@@ -550,13 +550,13 @@ def kind_of(column: Any) -> str:
     if is_numeric_dtype(dtype):
         floats = isinstance(dtype, np.dtype) and dtype.kind == "f"
         return "" if floats and np.isnan(column.to_numpy()).all() else "numbers"
-    found = infer_dtype(column, skipna=True)
-    if found not in ("datetime", "datetime64"):
-        return _KINDS.get(found, "")
-    there = column.notna()
-    if not there.any():
+    inferred = infer_dtype(column, skipna=True)
+    if inferred not in ("datetime", "datetime64"):
+        return _KINDS.get(inferred, "")
+    present = column.notna()
+    if not present.any():
         return ""
-    return _TIMES if next(iter(column[there])).tzinfo is None else _ZONED
+    return _TIMES if next(iter(column[present])).tzinfo is None else _ZONED
 
 
 _KINDS = {

@@ -63,28 +63,28 @@ def data_files(paths: Iterable[object]) -> list[DataFile]:
         If a file does not exist or is given twice, a folder or pattern has none, there are both
         CSV and Parquet files, or the ending of a name is not known.
     """
-    found = [file for path in paths for file in _expand(path)]
-    for file in found:
+    files = [file for path in paths for file in _expand(path)]
+    for file in files:
         if os.path.exists(file.path) and not os.path.isfile(file.path):
             raise DataError(
                 f"{str(file.path)!r} is a pipe or a device, and data are read more than once; "
                 "write the rows to a file first"
             )
     seen: set[str] = set()
-    for file in found:
+    for file in files:
         real = os.path.realpath(file.path)
         if real in seen:
             raise DataError(f"{str(file.path)!r} is given twice")
         seen.add(real)
-    if len({file.name for file in found}) < len(found):
-        found = [replace(file, name=str(file.path)) for file in found]
-    if len({file.kind for file in found}) > 1:
-        csv, parquet = (next(f for f in found if f.kind == kind) for kind in ("csv", "parquet"))
+    if len({file.name for file in files}) < len(files):
+        files = [replace(file, name=str(file.path)) for file in files]
+    if len({file.kind for file in files}) > 1:
+        csv, parquet = (next(f for f in files if f.kind == kind) for kind in ("csv", "parquet"))
         raise DataError(
             f"{csv.name!r} is a CSV and {parquet.name!r} a Parquet file; give those of one kind, "
             "by a pattern such as 'folder/*.parquet'"
         )
-    return found
+    return files
 
 
 def _expand(given: object) -> list[DataFile]:
@@ -137,12 +137,12 @@ def _inside(folder: Path) -> list[Path]:
             f"the folder {error.filename!r} cannot be read: {error.strerror}"
         ) from None
 
-    found: list[Path] = []
+    files: list[Path] = []
     for parent, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not _is_hidden(name)]
         inside = [Path(parent, name) for name in names if not _is_hidden(name)]
-        found += [path for path in inside if _kind_or_none(path) and _suffix(path) != ".txt"]
-    return sorted(found)
+        files += [path for path in inside if _kind_or_none(path) and _suffix(path) != ".txt"]
+    return sorted(files)
 
 
 def _is_hidden(name: str) -> bool:
@@ -174,8 +174,8 @@ def _typed(files: list[dict[str, str | None]]) -> list[dict[str, int | str | Non
             texts.setdefault(name, set()).update([] if value is None else [value])
     whole = {
         name
-        for name, found in texts.items()
-        if all(re.fullmatch(r"0|-?[1-9]\d{0,17}", text) for text in found)
+        for name, values in texts.items()
+        if all(re.fullmatch(r"0|-?[1-9]\d{0,17}", text) for text in values)
     }
     return [
         {
@@ -236,12 +236,12 @@ def alike_levels(values: Iterable[Any]) -> tuple[tuple[Any, ...], ...]:
     values = list(values.to_numpy(object) if isinstance(values, pd.Index) else values)
     if _are_plain_text(values) and len({v.strip().casefold() for v in values}) == len(values):
         return ()  # the usual case, in a fraction of the time
-    found: dict[Hashable, dict[Any, None]] = {}
+    groups: dict[Hashable, dict[Any, None]] = {}
     for value in values:
         if not isinstance(value, str) and pd.isna(value):
             continue
-        found.setdefault(_plain(value), {})[value] = None
-    return tuple(tuple(group) for group in found.values() if len(group) > 1)
+        groups.setdefault(_plain(value), {})[value] = None
+    return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
 
 def _are_plain_text(values: list[Any]) -> bool:

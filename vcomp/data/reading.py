@@ -110,9 +110,9 @@ class Reading:
         written = (formula.response, *formula.expressions)
         for code in written:
             if name in names_in(code):
-                found = absent_name(name, code, source.columns, written)
-                if found is not None:
-                    return found
+                error = absent_name(name, code, source.columns, written)
+                if error is not None:
+                    return error
         return source.no_column(name)
 
     def is_on_dask(self, data: Any) -> bool:

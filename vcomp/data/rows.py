@@ -74,9 +74,9 @@ class Tally:
         parts, end = {}, 0
         for name, size in sizes:
             rows = slice(end, end := end + size)
-            found = int((~keep[rows]).sum()), int(infinite[rows].sum())
-            if name is not None and any(found):
-                parts[name] = found
+            counts = int((~keep[rows]).sum()), int(infinite[rows].sum())
+            if name is not None and any(counts):
+                parts[name] = counts
         return replace(self, parts=parts)
 
     def __add__(self, other: Tally) -> Tally:
@@ -141,20 +141,20 @@ class Tally:
 
     def _by_part(self, which: int) -> str:
         """Return in which parts rows are incomplete (0) or infinite (1), and how many."""
-        found = {part: counts[which] for part, counts in self.parts.items() if counts[which]}
-        shown = [f"{count} in {part!r}" for part, count in islice(found.items(), _SHOWN)]
-        more = [f"and in {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+        affected = {part: counts[which] for part, counts in self.parts.items() if counts[which]}
+        shown = [f"{count} in {part!r}" for part, count in islice(affected.items(), _SHOWN)]
+        more = [f"and in {len(affected) - _SHOWN} more"] if len(affected) > _SHOWN else []
         return ", ".join([*shown, *more])
 
 
 def _added(
     one: Mapping[str, tuple[int, int]], other: Mapping[str, tuple[int, int]]
 ) -> dict[str, tuple[int, int]]:
-    found = dict(one)
+    total = dict(one)
     for part, (incomplete, infinite) in other.items():
-        before = found.get(part, (0, 0))
-        found[part] = before[0] + incomplete, before[1] + infinite
-    return found
+        before = total.get(part, (0, 0))
+        total[part] = before[0] + incomplete, before[1] + infinite
+    return total
 
 
 @dataclass(frozen=True, slots=True)

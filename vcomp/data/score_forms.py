@@ -329,10 +329,10 @@ def _numbers_objects(frame: pd.DataFrame) -> Any:
         return None
     span = np.nanmax(values, axis=0) - np.nanmin(values, axis=0)
     place = int(span.argmax())
-    own, others = values[:, place], np.delete(values, place, axis=1)
+    numbers, others = values[:, place], np.delete(values, place, axis=1)
     scale = np.unique(others[~np.isnan(others)])
-    is_numbering = np.isfinite(own).all() and (own == np.round(own)).all()
-    is_numbering &= np.unique(own).size == n > scale.size
+    is_numbering = np.isfinite(numbers).all() and (numbers == np.round(numbers)).all()
+    is_numbering &= np.unique(numbers).size == n > scale.size
     return frame.columns[place] if is_numbering and span[place] >= 2 * np.ptp(scale) else None
 
 
@@ -400,7 +400,7 @@ def _are_numbered(labels: pd.Index, known: frozenset[str]) -> bool:
     if not len(labels):
         return False
     words = {
-        found.group(1).lower() if (found := re.fullmatch(r"([A-Za-z]+)[ _-]?\d+", str(x))) else ""
+        match.group(1).lower() if (match := re.fullmatch(r"([A-Za-z]+)[ _-]?\d+", str(x))) else ""
         for x in labels
     }
     return words <= known

@@ -140,12 +140,12 @@ def _is_crossed(measured: LongArray, on: LongArray, codes: LongArray) -> bool:
 def _separating(cells: LongArray, codes: dict[str, LongArray]) -> list[str]:
     """Return the fewest columns of labels that separate the scores of every cell, or none."""
     for size in range(1, _MOST_TOGETHER + 1):
-        found = [
+        sets = [
             chosen for chosen in combinations(codes, size)
             if np.unique(_joined([cells, *(codes[n] for n in chosen)])).size == cells.size
         ]  # fmt: skip
-        if found:
-            return list(min(found, key=lambda chosen: np.prod([codes[n].max() for n in chosen])))
+        if sets:
+            return list(min(sets, key=lambda chosen: np.prod([codes[n].max() for n in chosen])))
     return []
 
 

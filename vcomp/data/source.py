@@ -226,9 +226,9 @@ def native(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the frame with columns of types that pandas can group."""
     changed = {}
     for name, column in frame.items():
-        own = _native(column)
-        if own is not column:
-            changed[str(name)] = own
+        converted = _native(column)
+        if converted is not column:
+            changed[str(name)] = converted
     return frame.assign(**changed) if changed else frame  # pandas 2 copies what is assigned to
 
 

@@ -64,8 +64,8 @@ def renamed(target: Path) -> Iterator[Path]:
             with _refused(target):
                 _write_through(temporary, target)
         return
-    own = f"{os.getpid()}.{threading.get_ident()}"
-    temporary = target.with_name(f".{target.name}.{own}.unfinished")
+    suffix = f"{os.getpid()}.{threading.get_ident()}"
+    temporary = target.with_name(f".{target.name}.{suffix}.unfinished")
     try:
         with removed_on_termination(temporary):
             with _refused(target):
@@ -134,14 +134,14 @@ def path_of(path: str | os.PathLike[str]) -> Path:
     """
     try:
         text = os.fsdecode(path)
-        found = Path(text).expanduser()
+        target = Path(text).expanduser()
     except (TypeError, RuntimeError):  # the home of an unknown user
         raise DataError(f"{path!r} is not the path of a file") from None
     if not text.strip():
         raise DataError("the path of the file is empty; name a file")
     if "\0" in text:
         raise DataError(f"{text!r} is not the path of a file")
-    return found
+    return target
 
 
 def refuse_to_replace(target: Path, files: Iterable[Path]) -> None:
@@ -308,10 +308,10 @@ def _read(source: str | Path) -> Any:
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"cannot read {str(source)[:200]!r}: {error}") from None
     try:
-        found = json.loads(text)
+        content = json.loads(text)
         if "\\u" in text or not text.isascii():
-            json.dumps(found, ensure_ascii=False).encode()  # not with half of a character
-        return found
+            json.dumps(content, ensure_ascii=False).encode()  # not with half of a character
+        return content
     except ValueError as error:  # also of numbers of thousands of digits
         raise DataError(
             f"this is not JSON that vcomp wrote: {error}; a stored result must be written by "

@@ -355,9 +355,9 @@ class TokenReader:
 
     def take(self, *wanted: str) -> bool:
         """Return whether the next token is one of those wanted, and move on if it is."""
-        found = self.peek() in wanted
-        self.at += found
-        return found
+        matches = self.peek() in wanted
+        self.at += matches
+        return matches
 
     def fail(self, message: str) -> NoReturn:
         """Raise a PlanError with the text and a caret below the next token."""

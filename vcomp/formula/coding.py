@@ -212,11 +212,11 @@ class _CodedPart:
 
     def block(self, rows: slice) -> FloatArray:
         """Return the columns of some rows."""
-        found = np.ones((rows.stop - rows.start, 1))
+        product = np.ones((rows.stop - rows.start, 1))
         for values, contrast in zip(self.factors, self.contrasts, strict=True):
-            own = values[rows] if contrast is None else contrast[values[rows]]
-            found = (own[:, :, None] * found[:, None, :]).reshape(len(own), -1)
-        return found
+            columns = values[rows] if contrast is None else contrast[values[rows]]
+            product = (columns[:, :, None] * product[:, None, :]).reshape(len(columns), -1)
+        return product
 
     def table(self) -> Any:
         """Return the (combinations of levels, columns) contrasts, sparse; None with numbers."""
@@ -224,10 +224,10 @@ class _CodedPart:
 
         if not self.contrasts or any(c is None for c in self.contrasts):
             return None
-        found = csr_array(np.ones((1, 1)))
+        product = csr_array(np.ones((1, 1)))
         for contrast in self.contrasts:
-            found = kron(csr_array(contrast), found, format="csr")
-        return csr_array(found)
+            product = kron(csr_array(contrast), product, format="csr")
+        return csr_array(product)
 
     def combination(self) -> LongArray:
         """Return the combination of levels of each row, the first factor's fastest."""
@@ -296,15 +296,15 @@ class CodedRows:
         """Return smallest value, largest value and mean of the columns, (p,) each."""
         low, high, mean = (np.empty(self.n_columns) for _ in range(3))
         for part, at in self._places():
-            own = slice(at, at + part.n_columns)
+            columns = slice(at, at + part.n_columns)
             values = part.alone()
             if values is None:
                 blocks = (part.block(rows) for rows in slices(self.n_rows, _BLOCK))
             else:  # the cache holds a block for the three of them
                 blocks = (values[rows] for rows in slices(self.n_rows, _BLOCK_OF_NUMBERS))
-            found = np.array([(b.min(axis=0), b.max(axis=0), b.sum(axis=0)) for b in blocks])
-            low[own], high[own] = found[:, 0].min(axis=0), found[:, 1].max(axis=0)
-            mean[own] = found[:, 2].sum(axis=0) / self.n_rows
+            summaries = np.array([(b.min(axis=0), b.max(axis=0), b.sum(axis=0)) for b in blocks])
+            low[columns], high[columns] = summaries[:, 0].min(axis=0), summaries[:, 1].max(axis=0)
+            mean[columns] = summaries[:, 2].sum(axis=0) / self.n_rows
         return low, high, mean
 
     def split(self, limits: WideLimits) -> MixedColumns | None:
@@ -342,24 +342,24 @@ class CodedRows:
         """Return :meth:`matrix`, and whether all sums of blocks, and so all values, are finite."""
         X, total = np.empty((self.n_rows, self.n_columns), order="F"), 0.0
         for part, at in self._places():
-            own = slice(at, at + part.n_columns)
-            x0 = 0.0 if origin is None else origin[own]
+            columns = slice(at, at + part.n_columns)
+            x0 = 0.0 if origin is None else origin[columns]
             values = part.alone()
             width = _BLOCK if values is None else _BLOCK_OF_NUMBERS
             for rows in slices(self.n_rows, width):
                 block = part.block(rows) if values is None else values[rows]
-                total += float(np.subtract(block, x0, out=X[rows, own]).sum())
+                total += float(np.subtract(block, x0, out=X[rows, columns]).sum())
         return X, bool(np.isfinite(total))  # a sum keeps nan and infinity
 
 
 def _numbers(value: Any, described: Any) -> FloatArray | None:
     """Return the (n, k) values of a numerical factor."""
-    found = np.asarray(value)
-    if found.dtype.kind not in "fiub" or found.ndim not in (1, 2):
+    numbers = np.asarray(value)
+    if numbers.dtype.kind not in "fiub" or numbers.ndim not in (1, 2):
         return None
-    found = found.astype(float, copy=False)
-    found = found[:, None] if found.ndim == 1 else found
-    return found if found.shape[1] == described.num_columns else None
+    numbers = numbers.astype(float, copy=False)
+    numbers = numbers[:, None] if numbers.ndim == 1 else numbers
+    return numbers if numbers.shape[1] == described.num_columns else None
 
 
 def _codes(value: Any, described: Any) -> Any:
@@ -421,18 +421,18 @@ class WideFactor:
         values = columns[self.column]
         if isinstance(values, pd.Categorical):
             of_category = self.levels.get_indexer(values.categories)
-            found = np.append(of_category, -1)[values.codes]
+            codes = np.append(of_category, -1)[values.codes]
         else:
-            found = self.levels.get_indexer(pd.Index(values))
-        if (found < 0).any():
-            first = int(np.argmax(found < 0))
+            codes = self.levels.get_indexer(pd.Index(values))
+        if (codes < 0).any():
+            first = int(np.argmax(codes < 0))
             (new,) = np.asarray(values)[first : first + 1].tolist()
             if isinstance(new, float) and new.is_integer():  # whole numbers are read as floats
                 new = int(new)
             raise DataError(
                 f"{self.code!r} of the fixed part has no level {new!r} in the fit", level=new
             )
-        return np.asarray(found, dtype=np.int64)
+        return np.asarray(codes, dtype=np.int64)
 
     def sparse(self, columns: Mapping[str, Any]) -> Any:
         """Return the columns of X, (n, levels − 1), as a ``scipy.sparse.csr_array``.
@@ -468,7 +468,7 @@ class WideFactor:
         terms = description.rhs_termlist
         if INTERCEPT not in terms:
             return None
-        found = None
+        widest = None
         for term in terms:
             code = term.factors[0].code if len(term.factors) == 1 else ""
             name = code[2:-1] if code.startswith("C(") and code.endswith(")") else code
@@ -479,8 +479,8 @@ class WideFactor:
                 continue
             levels = _levels(columns[name], is_called=name != code)
             if levels is not None and len(levels) > least:
-                least, found = len(levels), cls(code, name, levels)
-        return found
+                least, widest = len(levels), cls(code, name, levels)
+        return widest
 
     def others(self, description: Any) -> Any:
         """Return patsy's description without this factor."""
@@ -543,9 +543,9 @@ class OmittedColumns:
 
     def all_columns(self, values: FloatArray) -> FloatArray:
         """Return a row of all columns from one of those kept, (p,)."""
-        found = np.zeros(len(self.names))
-        found[self.kept], found[self.at] = values, values @ self.weights
-        return found
+        row_of_all = np.zeros(len(self.names))
+        row_of_all[self.kept], row_of_all[self.at] = values, values @ self.weights
+        return row_of_all
 
     def are_same(self, X: FloatArray) -> BoolArray:
         """Return whether columns left out are the same combination as in the rows fitted.

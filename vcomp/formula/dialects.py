@@ -71,8 +71,8 @@ def _number(node: ast.expr | None) -> int | None:
 
 def _powers(call: ast.Call) -> str:
     x = _operand(call.args[0])
-    found = _argument(call, 1, "degree")
-    degree = 1 if found is None else _number(found)
+    argument = _argument(call, 1, "degree")
+    degree = 1 if argument is None else _number(argument)
     if degree is None:
         return f"out the powers and products, such as {x} + I({x}**2)"
     first = x if not x.startswith("(") else f"I{x}"
@@ -110,9 +110,9 @@ def _column_first(call: ast.Call, suffix: str, code: str) -> str:
     x = call.args[0]
     if not isinstance(x, ast.Name):
         return f"a column of it first, by pandas: {code.format(x='x')}"
-    made = f"{x.id}_{suffix}"
+    column = f"{x.id}_{suffix}"
     source = f"data[{x.id!r}]"
-    return f"{made}, with data.assign({made}={code.format(x=source)}) as the data"
+    return f"{column}, with data.assign({column}={code.format(x=source)}) as the data"
 
 
 def _cut(call: ast.Call) -> str:
@@ -267,8 +267,8 @@ def _translated(bare: str, text: str) -> str:
     model = re.search(r"\bmodel (\S+) ?= ?([^;/]*)", words, re.IGNORECASE)
     random = [
         term
-        for found in re.finditer(r"\brandom ([^;/]*)", words, re.IGNORECASE)
-        for term in _sas_terms(found[1])
+        for match in re.finditer(r"\brandom ([^;/]*)", words, re.IGNORECASE)
+        for term in _sas_terms(match[1])
     ]
     if model:
         return _written(model[1], [t for t in _sas_terms(model[2]) if t], random)

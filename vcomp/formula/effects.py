@@ -68,11 +68,11 @@ def design_effects(design: Design) -> tuple[Effect, ...]:
             f"{Design.MOST_FACETS}"
         )
     order = design.outer_first
-    found = [_effect(design, order, facets) for facets in _closed_sets(design)]
+    effects = [_effect(design, order, facets) for facets in _closed_sets(design)]
     place = {f: k for k, f in enumerate(design.facets)}
     return tuple(
         sorted(
-            found,
+            effects,
             key=lambda e: (
                 len(e.facets),
                 len(e.innermost),

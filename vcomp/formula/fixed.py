@@ -251,8 +251,8 @@ class FixedPart:
             )
         if self.factor is not None:
             d = len(self._others.names)
-            own = None if origin is None else origin[:d]
-            dense = self._others.matrix(columns, n_rows, own)
+            dense_origin = None if origin is None else origin[:d]
+            dense = self._others.matrix(columns, n_rows, dense_origin)
             found: FloatArray = np.hstack([dense, self.factor.sparse(columns).toarray()])
             return found if origin is None else found - np.append(np.zeros(d), origin[d:])
         coded = self._coded(columns, n_rows)

@@ -85,12 +85,12 @@ def level_rows(fixed: FixedPart, facet: str, means: FloatArray | None) -> LevelR
     if fixed.design_info is None:
         return None
     infos = list(fixed.design_info.factor_infos.values())
-    own = [info for info in infos if _is_of(info.factor.code, facet)]
-    if not own:
+    factors = [info for info in infos if _is_of(info.factor.code, facet)]
+    if not factors:
         return None
-    if len(own) > 1:
-        raise _twice(facet, own[0].factor.code, own[1].factor.code)
-    (info,) = own
+    if len(factors) > 1:
+        raise _twice(facet, factors[0].factor.code, factors[1].factor.code)
+    (info,) = factors
     if info.type == "numerical":
         raise FormulaError(
             f"{facet!r} is a numerical covariate of the fixed part, which has a slope and no "
@@ -190,15 +190,15 @@ def _merged(info: Any, subterm: Any, row: FloatArray, means: FloatArray) -> Floa
     ]
     is_number = [f not in subterm.contrast_matrices for f in subterm.factors]
     places = np.indices(wide[::-1]).reshape(len(wide), -1)[::-1]  # the first factor's fastest
-    found = np.ones((len(row), places.shape[1]))
+    product = np.ones((len(row), places.shape[1]))
     for numeric, values in ((True, np.broadcast_to(means, (len(row), means.size))), (False, row)):
         at, step = np.zeros(places.shape[1], dtype=np.int64), 1
         for k, n in enumerate(wide):
             if is_number[k] == numeric:
                 at += step * places[k]
                 step *= n
-        found *= values[:, at]
-    return found
+        product *= values[:, at]
+    return product
 
 
 def _numbers(subterm: Any) -> tuple[str, ...]:
@@ -220,11 +220,11 @@ def _covariates(info: Any, means: FloatArray | None) -> dict[tuple[str, ...], Fl
     They are combinations of the means of columns: where covariates occur with factors, these are
     coded in full in some part, so that their columns can be added up to those of the covariates.
     """
-    found: dict[tuple[str, ...], FloatArray] = {}
+    means_by_name: dict[tuple[str, ...], FloatArray] = {}
     wanted = dict.fromkeys(_numbers(subterm) for subterm, _ in _subterms(info))
     for subterm, place in _subterms(info):
         numbers = _numbers(subterm)
-        if not numbers or numbers in found:
+        if not numbers or numbers in means_by_name:
             continue
         if means is None:
             break
@@ -238,15 +238,15 @@ def _covariates(info: Any, means: FloatArray | None) -> dict[tuple[str, ...], Fl
             )
             whole = np.kron(own, whole).astype(float)
         if np.isfinite(whole).all():
-            found[numbers] = whole @ means[place]
+            means_by_name[numbers] = whole @ means[place]
     for numbers in wanted:
-        if numbers and numbers not in found:
+        if numbers and numbers not in means_by_name:
             raise FormulaError(
                 f"the mean of {':'.join(numbers)} cannot be found from the columns of the fixed "
                 "part; add an intercept and the covariates themselves to the formula, or test "
                 "contrasts with t_test()"
             )
-    return found
+    return means_by_name
 
 
 def _adding_up(contrast: FloatArray) -> FloatArray:
@@ -263,14 +263,14 @@ def fixed_effects(fixed: FixedPart) -> frozenset[frozenset[str]]:
     ----------
     fixed : the coded fixed part
     """
-    found = set() if fixed.factor is None else {frozenset({fixed.factor.column})}
+    effects = set() if fixed.factor is None else {frozenset({fixed.factor.column})}
     info = fixed.design_info
     for term in () if info is None or not fixed.is_known else info.terms:
         factors = [info.factor_infos[factor] for factor in term.factors]
         columns = [_first_names(f.factor.code) for f in factors if f.type == "categorical"]
         if len(columns) == len(factors) and all(columns):
-            found.add(frozenset().union(*columns))
-    return frozenset(found - {frozenset()})
+            effects.add(frozenset().union(*columns))
+    return frozenset(effects - {frozenset()})
 
 
 def _is_of(code: str, facet: str) -> bool:

@@ -231,16 +231,16 @@ def anova_of_mean_squares(
             f"the size of {split!r} is {display.number(sizes[split])}, not a whole number: pass "
             "the degrees of freedom of an unbalanced design as well, df="
         )
-    found, expected = expectations(names, facets, sizes)
+    implied, expected = expectations(names, facets, sizes)
     if df is None:
-        df = found
-    wrong = np.abs(df - found) > _SAME * found
+        df = implied
+    wrong = np.abs(df - implied) > _SAME * implied
     if whole and wrong.any():
         t = int(np.flatnonzero(wrong)[0])
         levels = ", ".join(f"{f}={display.number(sizes[f])}" for f in sorted(sizes))
         raise PlanError(
             f"df of {names[t]!r} is {display.number(df[t])}, but with the sizes {levels} of a "
-            f"balanced design it is {display.number(found[t])}; a term may be missing"
+            f"balanced design it is {display.number(implied[t])}; a term may be missing"
         )
     return BalancedAnova(tuple(facets), dict(sizes), df, expected, squares)
 

@@ -72,9 +72,9 @@ class Layout:
         owner, group = (np.empty(int(cells.max()) + 1, dtype=np.int64) for _ in range(2))
         owner[cells], group[cells] = self.objects, groups
         w = np.bincount(cells) / n[owner]
-        own, everyone = float(w @ w), float(np.square(np.bincount(group, w)).sum())
-        found = own / n.size - (everyone - own) / (n.size * (n.size - 1.0))
-        return found if found > 1e-12 * own else 0.0
+        within, everyone = float(w @ w), float(np.square(np.bincount(group, w)).sum())
+        share = within / n.size - (everyone - within) / (n.size * (n.size - 1.0))
+        return share if share > 1e-12 * within else 0.0
 
     def most_levels(self, facet: str, above: Iterable[str]) -> int:
         """Return the largest number of levels of a facet for one object, within a level of others.

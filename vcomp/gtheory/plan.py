@@ -117,8 +117,8 @@ def own_inverse_n(
     facets : the set of facets
     """
     by_facets = dict(zip(components.facets, components.names, strict=True))
-    own = closure(facets, components.nested_in)
-    name = by_facets.get(own) or by_facets.get(own | objects)
+    closed = closure(facets, components.nested_in)
+    name = by_facets.get(closed) or by_facets.get(closed | objects)
     if name is not None:
         return exact[name]
     return 1.0 / math.prod(sizes[f] for f in facets)
@@ -295,10 +295,10 @@ def make_plans(
     >>> plan.object, plan.facets, plan.sizes.tolist()
     ('p', ('i',), [[10.0], [20.0]])
     """
-    own = gstudy_design(components)
-    check_facets(n or {}, own.facets)
+    gstudy = gstudy_design(components)
+    check_facets(n or {}, gstudy.facets)
     given = {facet: read_sizes(facet, wanted) for facet, wanted in (n or {}).items()}
-    d_design = own if design is None else _read(design, own)
+    d_design = gstudy if design is None else _read(design, gstudy)
     if object is None:
         object = _guess_object(d_design, given, from_text=design is not None)  # noqa: A001
     objects, name = read_object(object, d_design, given)
@@ -309,7 +309,7 @@ def make_plans(
             raise PlanError("give sizes or a layout of the planned observations, not both")
         layouts = read_layouts(layout, d_design, objects)
         return _of_layouts(components, d_design, objects, name, facets, space, layouts)
-    same = not given and d_design.nested_in == own.nested_in
+    same = not given and d_design.nested_in == gstudy.nested_in
     exact = components.inverse_n.get(object_key(objects)) if same else None
     effective = own_sizes(components, objects, facets, exact) if exact else {}
     sizes = _planned_sizes(components, d_design, objects, facets, given, effective)

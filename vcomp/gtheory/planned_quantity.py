@@ -162,7 +162,7 @@ class HasDStudies:
         """
         planned = self._planned_components()
         refuse_sizes_as_options(planned.facet_names, alpha=alpha, object=object)
-        made = dstudy(
+        study = dstudy(
             planned,
             design,
             object=object,
@@ -176,7 +176,7 @@ class HasDStudies:
             interval=self._source(interval, negative),
             **n,
         )
-        return replace(made, mean=self._mean_of_scores())
+        return replace(study, mean=self._mean_of_scores())
 
     def quantity(
         self,
@@ -350,9 +350,9 @@ def _estimated(
     if isinstance(q, Quantities) and _is_held(q, local.components):
         held = ("no error: it is held, not estimated",)
         return EstimatedQuantity(name, value, np.nan, np.nan, np.nan, alpha, "", held)
-    found = source.limits(q, alpha)
-    low, high = float(found.low[0]), float(found.high[0])
-    notes = [*found.notes, *_replaced_by_zero(q, local)]
+    limits = source.limits(q, alpha)
+    low, high = float(limits.low[0]), float(limits.high[0])
+    notes = [*limits.notes, *_replaced_by_zero(q, local)]
     if np.isnan(low):
         notes.append(
             "no interval: its components have no standard error, or the covariance matrix of "
@@ -363,7 +363,7 @@ def _estimated(
             "no standard error: a component that it depends on is at its bound, or replaced by 0"
         )
     return EstimatedQuantity(
-        name, value, se, low, high, alpha, found.interval_method, tuple(notes)
+        name, value, se, low, high, alpha, limits.interval_method, tuple(notes)
     )
 
 
@@ -407,17 +407,17 @@ def _of_plan(
             )
         mean = mean_in_universe(mean, components, plan)
         local = _local(source, components, mean, options, "zero")
-        made = phi_lambda(w.universe[0], w.absolute[0], mean, cuts[0])
+        index = phi_lambda(w.universe[0], w.absolute[0], mean, cuts[0])
         if not isinstance(source, FromComponents):
-            return _estimated(what, made, source, local, alpha)
+            return _estimated(what, index, source, local, alpha)
         source = replace(source, beta=mean.beta, cov_beta=mean.cov_beta)
         phi = planned_quantity(w, "Phi")
         of_phi = planned_limits("Phi", phi, components, plan, source, alpha)
-        found = not_below_phi(source.limits(made, alpha), made, phi, of_phi, local)
-        return _estimated(what, made, _Fixed(found), local, alpha)
+        limits = not_below_phi(source.limits(index, alpha), index, phi, of_phi, local)
+        return _estimated(what, index, _Fixed(limits), local, alpha)
     q = planned_quantity(weights(components, plan), what)
-    found = planned_limits(what, q, components, plan, source, alpha)
-    return _estimated(what, q, _Fixed(found), local, alpha)
+    limits = planned_limits(what, q, components, plan, source, alpha)
+    return _estimated(what, q, _Fixed(limits), local, alpha)
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,7 +444,7 @@ def _required(
     coefficient: CoefficientName = options.coefficient or "Erho2"
     facet = check_requirement(plan, goal, coefficient, options.facet)
     ratio = requirement_ratio(components, plan, goal, coefficient, facet)
-    found = required_size(
+    size = required_size(
         components,
         source,
         plan,
@@ -454,13 +454,13 @@ def _required(
         facet=facet,
         alpha=alpha,
     )
-    if found.why:
-        notes = (f"out of reach: {found.why}",)
+    if size.why:
+        notes = (f"out of reach: {size.why}",)
         return EstimatedQuantity(
-            "n", found.n, np.nan, found.low, found.high, alpha, found.interval_method, notes
+            "n", size.n, np.nan, size.low, size.high, alpha, size.interval_method, notes
         )
     value, se = float(local.values(ratio)[0]), float(local.standard_errors(ratio)[0])
-    notes = (f"{display.levels_of(facet)} for {coefficient} = {goal}: {display.count(found.n)}",)
+    notes = (f"{display.levels_of(facet)} for {coefficient} = {goal}: {display.count(size.n)}",)
     return EstimatedQuantity(
-        "n", value, se, found.low, found.high, alpha, found.interval_method, notes
+        "n", value, se, size.low, size.high, alpha, size.interval_method, notes
     )

@@ -159,17 +159,17 @@ def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
     >>> weights(g, make_plans(g, n={"i": 10}, universe={"i": 100})).universe
     array([[1.  , 0.  , 0.01]])
     """
-    made = composition(components, plan)
-    inverse = _inverse_sizes(plan, made.divides)
-    universe = _inverse_universe(plan, made.divides, inverse)
+    roles = composition(components, plan)
+    inverse = _inverse_sizes(plan, roles.divides)
+    universe = _inverse_universe(plan, roles.divides, inverse)
     absolute = inverse - universe
     absolute[absolute < 1e-12 * inverse] = 0.0  # rounding error
     _refuse_no_error(components, plan, absolute)
-    relative = absolute * made.has_object
+    relative = absolute * roles.has_object
     if plan.inverse_n is not None and plan.unshared is not None:
         # Effects without error are the same for all objects.
-        relative += plan.unshared * (~made.has_object & (absolute > 0.0))
-    return Weights(universe * made.has_object, relative, absolute)
+        relative += plan.unshared * (~roles.has_object & (absolute > 0.0))
+    return Weights(universe * roles.has_object, relative, absolute)
 
 
 def planned_quantity(w: Weights, name: str) -> Quantities:
@@ -187,8 +187,8 @@ def planned_quantity(w: Weights, name: str) -> Quantities:
     array([3.])
     """
     of, form = PLANNED[name]
-    made = quantities(w)[of]
-    return Quantities(form, made.a, made.b)
+    projected = quantities(w)[of]
+    return Quantities(form, projected.a, projected.b)
 
 
 def sampling_fractions(plan: DStudyPlan) -> FloatArray:
@@ -217,10 +217,10 @@ def constant_effects(components: VarianceComponents, plan: DStudyPlan) -> FloatA
     components : of the G-study
     plan : of the D-study
     """
-    made = composition(components, plan)
-    inverse = _inverse_universe(plan, made.divides, _inverse_sizes(plan, made.divides))
-    of_objects = np.array([bool(effect & plan.objects) for effect in made.effects])
-    return inverse * (made.divides.any(axis=1) & ~of_objects)
+    roles = composition(components, plan)
+    inverse = _inverse_universe(plan, roles.divides, _inverse_sizes(plan, roles.divides))
+    of_objects = np.array([bool(effect & plan.objects) for effect in roles.effects])
+    return inverse * (roles.divides.any(axis=1) & ~of_objects)
 
 
 def quantities(w: Weights) -> dict[str, Quantities]:
@@ -298,14 +298,14 @@ def _refuse_confounded(components: VarianceComponents, design: Design) -> None:
     smallest of them is that of the innermost facets; the largest is t. The design must not
     separate these two.
     """
-    own = gstudy_design(components)
+    gstudy = gstudy_design(components)
     for facets in sorted(components.facets, key=len):
-        innermost = facets - frozenset().union(*(own.nested_in[f] for f in facets))
+        innermost = facets - frozenset().union(*(gstudy.nested_in[f] for f in facets))
         small, large = design.closure(innermost), design.closure(facets)
         if small == large:
             continue
         outer = next(f for f in design.facets if f in facets & (large - small))
-        inner = next(f for f in design.facets if f in innermost and outer in own.nested_in[f])
+        inner = next(f for f in design.facets if f in innermost and outer in gstudy.nested_in[f])
         raise PlanError(
             f"the G-study cannot separate {_effect(small, design)} from {_effect(large, design)} "
             f"({inner} is nested in {outer}), and the design '{design}' needs them "
@@ -445,10 +445,10 @@ def _f_interval(
     # Both limits may be below zero; other intervals are used then.
     if table is None or not by_table.any() or table.ms_rows <= table.ms_residual:
         return None
-    made = F_INTERVALS[name]
+    f_interval = F_INTERVALS[name]
     n = plan.sizes[:, plan.facets.index(table.columns)]
-    low, high = (made.of(end, n) for end in made.limits(table, alpha))
-    return _FLimits(low, high, made.words, by_table, table.n_replicates)
+    low, high = (f_interval.of(end, n) for end in f_interval.limits(table, alpha))
+    return _FLimits(low, high, f_interval.words, by_table, table.n_replicates)
 
 
 def _combined_limits(other: Limits, by_f: _FLimits | None) -> Limits:

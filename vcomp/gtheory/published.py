@@ -75,18 +75,18 @@ class PublishedComponents(HasDStudies, InJson, display.Printed):
 
     def _check(self) -> None:
         """Raise a ValueError if names and values contradict each other."""
-        made, k = self.components, len(self.components.names)
-        shapes: list[tuple[FloatArray, tuple[int, ...]]] = [(made.values, (k,))]
-        if made.cov is not None:
-            shapes.append((made.cov, (k, k)))
+        components, k = self.components, len(self.components.names)
+        shapes: list[tuple[FloatArray, tuple[int, ...]]] = [(components.values, (k,))]
+        if components.cov is not None:
+            shapes.append((components.cov, (k, k)))
         if self.anova is not None:
             shapes += [(self.anova.df, (k,)), (self.anova.mean_squares, (k,))]
             shapes.append((self.anova.expected, (k, k)))
         agree = [
             *(np.shape(array) == shape for array, shape in shapes),
-            len(made.facets) == k == len(set(made.names)) > 0,
-            bool(np.isfinite(made.values).all()) and are_computable(made.values),
-            all(n > 0.0 for n in made.sizes.values()),
+            len(components.facets) == k == len(set(components.names)) > 0,
+            bool(np.isfinite(components.values).all()) and are_computable(components.values),
+            all(n > 0.0 for n in components.sizes.values()),
             self.mean.cov_beta.shape == (self.mean.beta.size,) * 2,
         ]
         if not all(agree):
@@ -204,15 +204,15 @@ class PublishedComponents(HasDStudies, InJson, display.Printed):
         g = self.components
         source = self._source(interval, "keep")
         q = Quantities("linear", np.eye(len(g.names)))
-        found = source.limits(q, alpha)
+        limits = source.limits(q, alpha)
         local = FromComponents.beside(source, g)
         positive = np.maximum(g.values, 0.0)
         total = float(positive.sum())
         columns = {
             "estimate": np.array(g.values),
             "se": local.standard_errors(q),
-            "low": found.low,
-            "high": found.high,
+            "low": limits.low,
+            "high": limits.high,
             "percent": 100.0 * (positive / total) if total > 0 else np.full_like(positive, np.nan),
         }
         return pd.DataFrame(columns, index=list(g.names)).rename_axis("component")
@@ -242,13 +242,13 @@ class PublishedComponents(HasDStudies, InJson, display.Printed):
         """
         import pandas as pd
 
-        made, names = self.anova, self.components.names
-        if made is None:
+        anova, names = self.anova, self.components.names
+        if anova is None:
             why = self.reason or "pass sizes= of all facets of the G-study"
             raise EstimationError(f"mean squares are not known: {why}")
-        columns = {"df": made.df, "sum_sq": made.df * made.mean_squares}
-        columns |= {"mean_sq": made.mean_squares}
-        columns |= {f"E[{name}]": made.expected[:, k] for k, name in enumerate(names)}
+        columns = {"df": anova.df, "sum_sq": anova.df * anova.mean_squares}
+        columns |= {"mean_sq": anova.mean_squares}
+        columns |= {f"E[{name}]": anova.expected[:, k] for k, name in enumerate(names)}
         return pd.DataFrame(columns, index=list(names))
 
     def interval_source(
@@ -400,11 +400,11 @@ def from_components(
     if not isinstance(values, Mapping) or not values:
         raise PlanError("components are a mapping such as {'p': 0.5, 'i': 0.2, 'Residual': 1.0}")
     matrix = None if cov is None else covariance_of(cov, list(values))
-    made, order = _named(values, "component", sizes)
+    components_read, order = _named(values, "component", sizes)
     components = replace(
-        made,
+        components_read,
         cov=None if matrix is None else matrix[np.ix_(order, order)],
-        sizes=_gstudy_sizes(sizes or {}, made.nested_in),
+        sizes=_gstudy_sizes(sizes or {}, components_read.nested_in),
     )
     mean_of = _mean(mean, components)
     if matrix is not None or not sizes:
@@ -511,20 +511,21 @@ def _named(
         terms = terms_of(names, replicated=True)
     # the residual goes last, as in all tables
     order = sorted(range(len(terms)), key=lambda k: len(terms[k]) == max(map(len, terms)))
-    made = VarianceComponents(
+    components = VarianceComponents(
         names=tuple(names[k].strip() for k in order),
         facets=tuple(terms[k] for k in order),
         values=np.array([_value(names[k], values[names[k]], what) for k in order]),
         nested_in=nesting_of(terms),
     )
-    if not are_computable(made.values):
-        at = int(np.abs(made.values).argmax())
+    if not are_computable(components.values):
+        at = int(np.abs(components.values).argmax())
         raise PlanError(
-            f"{what} {made.names[at]!r}, the largest, is {display.number(made.values[at])}: too "
-            "far from 1 to compute with; rescale the scores",
-            term=made.names[at],
+            f"{what} {components.names[at]!r}, the largest, is "
+            f"{display.number(components.values[at])}: too far from 1 to compute with; "
+            "rescale the scores",
+            term=components.names[at],
         )
-    return made, order
+    return components, order
 
 
 def _df_show_replicates(

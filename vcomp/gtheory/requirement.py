@@ -178,10 +178,10 @@ def required_size(
         interval = _feldt_ends if coefficient == "Erho2" else _arteaga_ends
         ends = interval(table, goal, alpha)
     elif b.any():
-        found = source.limits(Quantities("ratio", b[None, :], room[None, :]), alpha)
+        limits = source.limits(Quantities("ratio", b[None, :], room[None, :]), alpha)
         ends, interval_method = (
-            (_ceil(float(found.low[0])), _ceil(float(found.high[0]))),
-            found.interval_method,
+            (_ceil(float(limits.low[0])), _ceil(float(limits.high[0]))),
+            limits.interval_method,
         )
     largest = plan.universe.sizes.get(facet, math.inf)
     levels = f"all {display.counted(largest, facet)}"
@@ -269,9 +269,9 @@ def _forms(
 def _held(components: VarianceComponents, plan: DStudyPlan, facet: str) -> dict[str, float]:
     # The G-study's own plan has effective sizes, which belong together: 33.7 documents per topic
     # with 1.4 topics. With another number of topics the G-study's actual sizes apply.
-    own = components.sizes if plan.is_own and plan.inverse_n is not None else {}
+    sizes = components.sizes if plan.is_own and plan.inverse_n is not None else {}
     first = zip(plan.facets, plan.sizes[0].tolist(), strict=True)
-    return {f: own.get(f, n) for f, n in first if f != facet}
+    return {f: sizes.get(f, n) for f, n in first if f != facet}
 
 
 def _two_way_ends(
@@ -294,14 +294,14 @@ def _split(
     """Return the weights of τ, A and B."""
     sizes = np.array([[held.get(f, 1.0) for f in plan.facets]])
     one = replace(plan, sizes=sizes, inverse_n=None, labels=None)
-    made, w = composition(components, one), weights(components, one)
-    counts = made.has_object if coefficient == "Erho2" else np.ones_like(made.has_object)
-    falls = made.divides[:, plan.facets.index(facet)] & counts
+    roles, w = composition(components, one), weights(components, one)
+    counts = roles.has_object if coefficient == "Erho2" else np.ones_like(roles.has_object)
+    falls = roles.divides[:, plan.facets.index(facet)] & counts
     error = (w.relative if coefficient == "Erho2" else w.absolute)[0]
     # With one level the error is B - B/N'; the second part stays whatever the size.
     fraction = np.array(sampling_fractions(one)[0])
-    inverse = np.array([1.0 / sizes[0, d].prod() for d in made.divides])
-    all_levels = np.array([fraction[d].prod() for d in made.divides]) * inverse
+    inverse = np.array([1.0 / sizes[0, d].prod() for d in roles.divides])
+    all_levels = np.array([fraction[d].prod() for d in roles.divides]) * inverse
     return w.universe[0], np.where(falls, -all_levels, error), np.where(falls, inverse, 0.0)
 
 

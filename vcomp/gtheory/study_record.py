@@ -278,20 +278,20 @@ def project(
     check_alpha(alpha)
     source = FromComponents(components, negative=negative) if source is None else source
     local = FromComponents.beside(source, components, negative)
-    made = quantities(weights(components, plan))
-    columns = {name: q.values(local.used.values) for name, q in made.items()}
+    projected = quantities(weights(components, plan))
+    columns = {name: q.values(local.used.values) for name, q in projected.items()}
     methods: dict[str, str] = {}
     said: list[str] = []
     for name in QUANTITIES:
-        found = planned_limits(name, made[name], components, plan, source, alpha)
+        limits = planned_limits(name, projected[name], components, plan, source, alpha)
         columns |= {
-            f"{name}_se": local.standard_errors(made[name]),
-            f"{name}_low": found.low,
-            f"{name}_high": found.high,
+            f"{name}_se": local.standard_errors(projected[name]),
+            f"{name}_low": limits.low,
+            f"{name}_high": limits.high,
         }
-        if found.interval_method:
-            methods[name] = found.interval_method
-        said += [note for note in found.notes if note not in said]
+        if limits.interval_method:
+            methods[name] = limits.interval_method
+        said += [note for note in limits.notes if note not in said]
     notes = study_notes(components, local.used, plan, columns)
     notes += tuple(f"Intervals: {note}." for note in said)
     return of(plan, components, alpha, negative, columns, methods, notes, source)

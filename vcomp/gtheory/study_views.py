@@ -66,12 +66,12 @@ def quantity_table(study: StudyRecord, what: str, se: str) -> pd.DataFrame:
         cov = _unbiased(study.components)
         components = replace(study.components, cov=cov, without_bounds=None)
         local = FromComponents(components, "mls", study.negative)
-    found = planned_limits(what, q, study.components, study.plan, study.source, study.alpha)
+    limits = planned_limits(what, q, study.components, study.plan, study.source, study.alpha)
     estimates = {
         "estimate": local.values(q),
         "se": local.standard_errors(q),
-        "low": found.low,
-        "high": found.high,
+        "low": limits.low,
+        "high": limits.high,
     }
     return study.sizes_table(estimates).assign(**estimates)
 
@@ -106,18 +106,18 @@ def phi_lambda_table(study: StudyRecord, cut: Any) -> pd.DataFrame:
     rows = []
     for plan in range(len(study.plan)):
         this = slice(plan, plan + 1)
-        own = mean_in_universe(mean, study.components, study.plan, plan)
-        local = replace(local, beta=own.beta, cov_beta=own.cov_beta)
+        universe_mean = mean_in_universe(mean, study.components, study.plan, plan)
+        local = replace(local, beta=universe_mean.beta, cov_beta=universe_mean.cov_beta)
         source = local if of_components else study.source
         for one in cuts:
-            made = phi_lambda(w.universe[plan], w.absolute[plan], own, one)
-            found = source.limits(made, study.alpha)
+            index = phi_lambda(w.universe[plan], w.absolute[plan], universe_mean, one)
+            limits = source.limits(index, study.alpha)
             if of_phi is not None:
                 least = replace(of_phi, low=of_phi.low[this], high=of_phi.high[this])
-                found = not_below_phi(found, made, phi.take(this), least, local)
-            ends = (float(found.low[0]), float(found.high[0]))
+                limits = not_below_phi(limits, index, phi.take(this), least, local)
+            ends = (float(limits.low[0]), float(limits.high[0]))
             rows.append(
-                (one, float(local.values(made)[0]), float(local.standard_errors(made)[0]), *ends)
+                (one, float(local.values(index)[0]), float(local.standard_errors(index)[0]), *ends)
             )
     columns = ("cut", "estimate", "se", "low", "high")
     table = study.sizes_table(columns)
@@ -151,15 +151,15 @@ def effects_table(study: StudyRecord, row: int) -> pd.DataFrame:
     components, plan = study.components, study.plan
     if type(row) is bool or not isinstance(row, Integral) or not 0 <= row < len(plan):
         raise PlanError(f"there is no plan {row!r}: they are 0 to {len(plan) - 1}")
-    made, w = composition(components, plan), weights(components, plan)
+    roles, w = composition(components, plan), weights(components, plan)
     values = used_components(components, study.negative).values
     inverse = 1.0 / plan.sizes[row]
     rows = []
     place = {facet: k for k, facet in enumerate(plan.design.facets)}
-    for effect in sorted(set(made.effects), key=lambda e: (len(e), sorted(place[f] for f in e))):
-        parts = np.array([e == effect for e in made.effects])
-        own = np.where(parts, values, 0.0)
-        divides = made.divides[parts][0]
+    for effect in sorted(set(roles.effects), key=lambda e: (len(e), sorted(place[f] for f in e))):
+        parts = np.array([e == effect for e in roles.effects])
+        contributions = np.where(parts, values, 0.0)
+        divides = roles.divides[parts][0]
         exact = None if plan.inverse_n is None else plan.inverse_n[row]
         n = 1.0 / (inverse[divides].prod() if exact is None else exact[parts][0])
         rows.append(
@@ -168,11 +168,11 @@ def effects_table(study: StudyRecord, row: int) -> pd.DataFrame:
                 "components": " + ".join(
                     name for name, part in zip(components.names, parts, strict=True) if part
                 ),
-                "variance": float(own.sum()),
+                "variance": float(contributions.sum()),
                 "n": n,
-                "universe_var": float(w.universe[row] @ own),
-                "rel_err_var": float(w.relative[row] @ own),
-                "abs_err_var": float(w.absolute[row] @ own),
+                "universe_var": float(w.universe[row] @ contributions),
+                "rel_err_var": float(w.relative[row] @ contributions),
+                "abs_err_var": float(w.absolute[row] @ contributions),
             }
         )
     return pd.DataFrame(rows).set_index("effect")
@@ -274,7 +274,7 @@ def _explanations(study: StudyRecord) -> list[str]:
 
 
 _POINTS = 100
-"""Points of a curve; more would not be visible."""
+"""Number of points of a curve; more would not be visible."""
 
 _REACH = 4.0
 """Required sizes up to this many times the largest planned one are shown."""
@@ -370,12 +370,12 @@ def _required(
     """Return the sizes that reach the goal at every combination of the other facets' sizes."""
     columns = [study.plan.facets.index(f) for f in others]
     first = {tuple(row[columns].tolist()): row for row in study.plan.sizes[::-1]}
-    found = {}
+    required = {}
     for (sizes, row), name in itertools.product(first.items(), chosen):
         one = replace(study.plan, sizes=row[None, :])
         needs = study.requirement(goal, name, facet, one)
-        found[name, sizes] = plots.Required(needs.n, needs.low, needs.high)
-    return found
+        required[name, sizes] = plots.Required(needs.n, needs.low, needs.high)
+    return required
 
 
 def _curves(study: StudyRecord, facet: str, required: Mapping[Any, Required]) -> Any:

@@ -227,7 +227,7 @@ def _extrapolation_finish(ax: Any, seen: pd.DataFrame, curves: pd.DataFrame, lab
 
 _MAPPING_SHADE = 0.14
 _MOST_INK = 2000.0
-"""Points are paler if there are more of them."""
+"""Number of points above which they are paler."""
 
 
 def reliability_map(

@@ -37,10 +37,10 @@ _ASIDE = 5.0
 """Points (1/72 inch) between the markers of two lines at one size."""
 
 _WIDEST = 40.0
-"""Points between those of the first and the last line."""
+"""Points between the markers of the first and the last line."""
 
 _WIDTH = 350.0
-"""Points that an axis is about wide."""
+"""Approximate width of an axis in points."""
 
 _LOG_FROM = 6.0
 

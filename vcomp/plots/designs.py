@@ -127,12 +127,12 @@ def areas(
 ) -> dict[frozenset[str], BoolArray]:
     """Return the points of every area, by the facets whose ellipses cover it."""
     codes = sum(e.covers(x, y).astype(int) << k for k, e in enumerate(placed.values()))
-    found = {}
+    by_facets = {}
     for code in np.unique(codes):
         names = frozenset(f for k, f in enumerate(placed) if code >> k & 1)
         if names:
-            found[names] = codes == code
-    return found
+            by_facets[names] = codes == code
+    return by_facets
 
 
 def _best_place(
@@ -198,13 +198,13 @@ _SHADE = 0.4
 _POINTS = 500
 _LARGEST, _FEWEST = 13.0, 6.0
 _BROKEN_FROM = 9
-"""Longer names are broken at their colons."""
+"""Length in letters above which names are broken at their colons."""
 
 _NOTE = 30
-"""Letters of a line of a note."""
+"""Number of letters on a line of a note."""
 
 _WIDE = 7.0
-"""Inches of a picture in which the legend fits on one line."""
+"""Width in inches of a picture with its legend on one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +250,11 @@ def venn(
 
     ax = new_axes(ax, (5.4, 5.0))
     x, y = grid(placed.values(), _POINTS)
-    found = areas(placed, x, y)
+    places = areas(placed, x, y)
     image = np.zeros((*x.shape, 4))
     for node in nodes:
-        image[found[node.facets]] = (*_light(node.kind), 1.0)
-    shown = np.logical_or.reduce(list(found.values()))
+        image[places[node.facets]] = (*_light(node.kind), 1.0)
+    shown = np.logical_or.reduce(list(places.values()))
     rows, columns = np.flatnonzero(shown.any(axis=1)), np.flatnonzero(shown.any(axis=0))
     extent = (x[0, 0], x[0, -1], y[0, 0], y[-1, 0])
     ax.imshow(image, origin="lower", extent=extent, interpolation="bilinear", aspect="equal")
@@ -275,7 +275,7 @@ def venn(
     ax.set_ylim(y[rows[0], 0] - pad, y[rows[-1], 0] + pad)
     wide = float(x[0, columns[-1]] - x[0, columns[0]])
     for node in nodes:
-        _name_area(ax, node, found[node.facets], x, y, wide)
+        _name_area(ax, node, places[node.facets], x, y, wide)
     _finish(ax, nodes, title)
     return ax
 

@@ -37,7 +37,7 @@ _LONGEST = 1e-2
 """On a log axis whiskers end this many times below the smallest component."""
 
 _TINY = 1e-290
-"""Components below this have no logarithmic axis: with room at its end it would end at zero."""
+"""Smallest component on a logarithmic axis; with a margin below it the axis would end at zero."""
 
 _WIDEST = 1e-9
 """Components this many times below the largest are drawn at its edge, as zero is."""
@@ -186,7 +186,7 @@ def _labels(
 
 
 _LABELLED = 40
-"""More levels than this are not named."""
+"""Number of levels above which they are not named."""
 
 _NAME_HEIGHT = 0.12
 """Height of a name in inches."""
@@ -306,7 +306,7 @@ def _name(level: object) -> str:
 
 
 _MANY = 200
-"""More items than this are drawn smaller."""
+"""Number of items above which their dots are smaller."""
 
 
 def items(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 _NAMED_UP_TO = 60
-"""More levels than this are numbered by rank."""
+"""Number of levels above which ranks replace their names."""
 
 _HEIGHT = 0.17
 """Height of a level in inches."""
@@ -111,11 +111,11 @@ def alike_groups(
 def _members(groups: list[str]) -> dict[str, list[int]]:
     """Return the places of the levels of each group, by its letters."""
     spaced = any(" " in letters for letters in groups)
-    found: dict[str, list[int]] = {}
+    members: dict[str, list[int]] = {}
     for place, letters in enumerate(groups):
         for name in letters.split() if spaced else letters:
-            found.setdefault(name, []).append(place)
-    return found
+            members.setdefault(name, []).append(place)
+    return members
 
 
 def pair_p_values(

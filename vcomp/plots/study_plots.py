@@ -356,7 +356,7 @@ _LABELS = {
     "abs_err_var": "absolute error variance σ²(Δ)",
 }
 _MOST_MARKERS = 40
-"""Points of a line that are marked one by one."""
+"""Largest number of points of a line that have a marker each."""
 
 _LOG_COSTS_FROM = 20.0
 

@@ -269,7 +269,7 @@ def _how_many(finite: int, total: int) -> str:
 
 
 _MOST_POINTS = 2_000
-"""More points of a probability plot than this are thinned out in its middle."""
+"""Number of points of a probability plot above which its middle is thinned out."""
 
 _MARK = {"linestyle": "none", "marker": "o", "markersize": 3.5, "color": COLOURS[0]}
 

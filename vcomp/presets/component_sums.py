@@ -62,29 +62,28 @@ def known_of(
     alpha : intervals have confidence 1 − alpha
     """
     local = FromComponents.beside(source, components, negative)
-    found = source.limits(quantities, alpha)
+    ends = source.limits(quantities, alpha)
     replaced = np.zeros(len(quantities), dtype=bool)
     if source.interval == "satterthwaite" and local.squares is not None:
         other = replace(local, interval="mls").limits(quantities, alpha)
-        replaced = (np.isnan(found.low) | np.isinf(found.high)) & np.isfinite(other.low)
+        replaced = (np.isnan(ends.low) | np.isinf(ends.high)) & np.isfinite(other.low)
         low, high = (
-            np.where(replaced, b, a) for a, b in ((found.low, other.low), (found.high, other.high))
+            np.where(replaced, b, a) for a, b in ((ends.low, other.low), (ends.high, other.high))
         )
-        found = replace(found, low=low, high=high)
+        ends = replace(ends, low=low, high=high)
     held = np.isin(np.array(components.names, dtype=object), list(components.held))
     only = quantities.used.any(axis=1) & ~(quantities.used & ~held).any(axis=1)
     replaced &= ~only
     se, low, high = (
-        np.where(only, np.nan, x)
-        for x in (local.standard_errors(quantities), found.low, found.high)
+        np.where(only, np.nan, x) for x in (local.standard_errors(quantities), ends.low, ends.high)
     )
-    notes = [f"Intervals: {note}." for note in found.notes]
+    notes = [f"Intervals: {note}." for note in ends.notes]
     if only.any():
         notes.append("Sums of held components only have no standard error, as these are given.")
     zeroed = [f"σ²({n})" for n in local.used.zeroed]
     if zeroed:
         notes.append(f"{', '.join(zeroed)} below zero replaced by 0.")
-    values, how = local.values(quantities), found.interval_method
+    values, how = local.values(quantities), ends.interval_method
     return SummedComponents(values, se, low, high, how, tuple(notes), replaced)
 
 

@@ -35,7 +35,7 @@ _CATEGORIES = 1.41
 """√2 as AIAG prints it: distinct categories are so many standard deviations of the gauge."""
 
 _POOLED_FROM = 0.25
-"""AIAG: an interaction with a larger p-value is pooled with repeatability."""
+"""The p-value above which AIAG pools an interaction with repeatability."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -395,16 +395,16 @@ def _pooling(
     res: VarianceComponentsResults | PublishedComponents, interaction: str
 ) -> Sequence[str]:
     """Return a note that AIAG would pool the interaction, if its F-test has a large p-value."""
-    found = _published_f(res, interaction) if isinstance(res, PublishedComponents) else None
+    f_test = _published_f(res, interaction) if isinstance(res, PublishedComponents) else None
     if isinstance(res, VarianceComponentsResults):
         try:
             test = res.test(interaction, "f")
         except VcompError:
             return []  # no F-test for these data, or the result was loaded without its rows
-        found = test.statistic, test.p_value
-    if found is None or not display.snapped(found[1], _POOLED_FROM) > _POOLED_FROM:
+        f_test = test.statistic, test.p_value
+    if f_test is None or not display.snapped(f_test[1], _POOLED_FROM) > _POOLED_FROM:
         return []
-    outcome = f"F = {display.number(found[0], 3)}, {display.p_value(found[1])}"
+    outcome = f"F = {display.number(f_test[0], 3)}, {display.p_value(f_test[1])}"
     advice = (
         f"{interaction}: {outcome}. AIAG pools an interaction with p > {_POOLED_FROM} into "
         f"repeatability: to do so, fit without (1|{interaction})."
@@ -439,7 +439,7 @@ _GRADES = (
 )
 
 _ENOUGH = 5
-"""Distinct categories that AIAG requires."""
+"""Number of distinct categories that AIAG requires."""
 
 
 def _stubs(study: GaugeStudy) -> list[str]:

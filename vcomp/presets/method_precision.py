@@ -222,8 +222,8 @@ def _laboratory(components: VarianceComponents, given: str | None) -> str | None
     """Return the facet of laboratories: as given, or by its name."""
     if given is not None:
         return check_facet("laboratory", given, components)
-    found = [f for f in components.facet_names if f.casefold() in _LABORATORIES]
-    return found[0] if len(found) == 1 else None
+    candidates = [f for f in components.facet_names if f.casefold() in _LABORATORIES]
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def _conditions(
@@ -236,7 +236,7 @@ def _conditions(
     """
     nested = {f: frozenset(above) for f, above in components.nested_in.items()}
     everything = tuple(components.names)
-    found: dict[str, tuple[str, ...]] = {REPEATABILITY: everything[-1:]}
+    conditions: dict[str, tuple[str, ...]] = {REPEATABILITY: everything[-1:]}
     for facet in components.facet_names:
         if facet == REPLICATE:
             continue
@@ -248,13 +248,13 @@ def _conditions(
         # CLSI's within-run precision is repeatability; here other crossed facets vary.
         words = "one" if facet.casefold() == "run" and len(varying) > 1 else "within"
         name = WITHIN_LABORATORY if facet == laboratory else f"{words}-{facet}"
-        if varying != everything and (facet == laboratory or varying not in found.values()):
-            found[name] = varying
-    if laboratory is not None and found.get(WITHIN_LABORATORY) == everything[-1:]:
-        del found[WITHIN_LABORATORY]
+        if varying != everything and (facet == laboratory or varying not in conditions.values()):
+            conditions[name] = varying
+    if laboratory is not None and conditions.get(WITHIN_LABORATORY) == everything[-1:]:
+        del conditions[WITHIN_LABORATORY]
     last = WITHIN_LABORATORY if laboratory is None else REPRODUCIBILITY
-    found[last] = everything
-    return dict(sorted(found.items(), key=lambda item: len(item[1])))
+    conditions[last] = everything
+    return dict(sorted(conditions.items(), key=lambda item: len(item[1])))
 
 
 def _renamed(
@@ -269,10 +269,10 @@ def _renamed(
                 f"labels has {name!r}, which is not a condition of this design"
                 f"{did_you_mean(name, conditions)}; conditions are {', '.join(conditions)}"
             )
-    found = {str(labels.get(name, name)): terms for name, terms in conditions.items()}
-    if len(found) < len(conditions):
+    renamed = {str(labels.get(name, name)): terms for name, terms in conditions.items()}
+    if len(renamed) < len(conditions):
         raise PlanError("labels gives two conditions the same name")
-    return found
+    return renamed
 
 
 def _mean(

@@ -163,9 +163,9 @@ def _positive(what: str, value: Any) -> float:
 
 def _plans(study: StudyRecord, designs: str | Sequence[str] | None) -> list[DStudyPlan]:
     """Return one plan for each design that is compared."""
-    own = study.plan
+    study_plan = study.plan
     if designs is None:
-        return [own]
+        return [study_plan]
     if not isinstance(designs, (str, Iterable)):
         raise PlanError(f"designs are texts such as ['p x i x a', 'p x (a:i)'], not {designs!r}")
     texts = [designs] if isinstance(designs, str) else list(designs)
@@ -173,18 +173,18 @@ def _plans(study: StudyRecord, designs: str | Sequence[str] | None) -> list[DStu
         raise PlanError(f"designs are texts such as ['p x i x a', 'p x (a:i)'], not {designs!r}")
     if not texts:
         raise PlanError("designs is empty: leave it out, or name designs such as 'p x (a:i)'")
-    sizes = dict(zip(own.facets, own.sizes[0].tolist(), strict=True))
-    fixed = own.universe.fixed
+    sizes = dict(zip(study_plan.facets, study_plan.sizes[0].tolist(), strict=True))
+    fixed = study_plan.universe.fixed
     plans: list[DStudyPlan] = []
     for text in texts:
         plan = make_plans(
             study.components,
             text,
-            [f for f in own.design.facets if f in own.objects],
+            [f for f in study_plan.design.facets if f in study_plan.objects],
             {f: n if f in fixed else 1 for f, n in sizes.items()},
             fixed=sorted(fixed),
-            universe=dict(own.universe.sizes),
-            within=sorted(own.universe.within),
+            universe=dict(study_plan.universe.sizes),
+            within=sorted(study_plan.universe.within),
         )
         if any(plan.design.nested_in == other.design.nested_in for other in plans):
             raise PlanError(f"designs has '{plan.design}' twice")

@@ -105,13 +105,13 @@ class Alternative:
         errors = np.maximum(components @ problem.error.T, 0.0)
         limits = [limit_of(problem, v, aim) for v, aim in zip(components, aims, strict=True)]
         if isinstance(problem.cost, CostFunction):
-            found = [
+            best = [
                 solve_any(problem, error, limit, top=top, near=near)
                 for error, limit in zip(errors, limits, strict=True)
             ]
         else:
-            found = solve(errors, problem.cost, problem.lo, problem.hi, limits, top=top, near=near)
-        each = zip(found, components, aims, strict=True)
+            best = solve(errors, problem.cost, problem.lo, problem.hi, limits, top=top, near=near)
+        each = zip(best, components, aims, strict=True)
         return [cls._of_solution(problem, solution, v, aim) for solution, v, aim in each]
 
     @classmethod

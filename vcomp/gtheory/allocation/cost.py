@@ -297,32 +297,32 @@ class CostFunction:
         """
         m = len(next(iter(sizes.values())))
         try:
-            made = np.asarray(self._call(sizes))
-            found = np.empty(0) if np.iscomplexobj(made) else made.astype(float)
+            returned = np.asarray(self._call(sizes))
+            costs = np.empty(0) if np.iscomplexobj(returned) else returned.astype(float)
         except (TypeError, ValueError):
-            found = np.empty(0)
-        if found.shape != (m,):
-            found = np.array(
+            costs = np.empty(0)
+        if costs.shape != (m,):
+            costs = np.array(
                 [self._one({f: float(n[k]) for f, n in sizes.items()}) for k in range(m)]
             )
-        bad = np.flatnonzero(~(np.isfinite(found) & (found >= 0.0)))
+        bad = np.flatnonzero(~(np.isfinite(costs) & (costs >= 0.0)))
         if bad.size:
             where = ", ".join(f"{f} = {display.count(n[bad[0]])}" for f, n in sizes.items())
             raise PlanError(
-                f"the cost function returns {found[bad[0]]!s} at {where}; a cost is a finite "
+                f"the cost function returns {costs[bad[0]]!s} at {where}; a cost is a finite "
                 "number of at least 0"
             )
-        return found
+        return costs
 
     def _one(self, sizes: Mapping[str, float]) -> float:
-        found = self._call({f: int(n) if n.is_integer() else n for f, n in sizes.items()})
-        if isinstance(found, np.ndarray) and found.ndim == 0:
-            found = found[()]
-        if not isinstance(found, Real):
+        cost = self._call({f: int(n) if n.is_integer() else n for f, n in sizes.items()})
+        if isinstance(cost, np.ndarray) and cost.ndim == 0:
+            cost = cost[()]
+        if not isinstance(cost, Real):
             raise PlanError(
-                f"the cost function has to return a number, not {type(found).__name__} {found!r}"
+                f"the cost function has to return a number, not {type(cost).__name__} {cost!r}"
             )
-        return float(found)
+        return float(cost)
 
     def _call(self, sizes: Mapping[str, Any]) -> Any:
         if not self.by_keyword:

@@ -47,10 +47,10 @@ class SizeProblem:
 
     def sizes(self, rows: FloatArray) -> FloatArray:
         """Return the sizes of all facets of the plan, (m, all), for (m, F) sizes of these."""
-        found = np.repeat(self.plan.sizes[:1], len(rows), axis=0)
+        sizes = np.repeat(self.plan.sizes[:1], len(rows), axis=0)
         for place, facet in enumerate(self.facets):
-            found[:, self.plan.facets.index(facet)] = rows[:, place]
-        return found
+            sizes[:, self.plan.facets.index(facet)] = rows[:, place]
+        return sizes
 
     def costs(self, rows: FloatArray) -> FloatArray:
         """Return the cost of (m, F) sizes."""
@@ -118,16 +118,16 @@ def make_problem(
     """
     held, limits = _limits(plan, bounds)
     facets = tuple(limits)
-    made = composition(components, plan)
+    roles = composition(components, plan)
     sizes = dict(zip(plan.facets, plan.sizes[0].tolist(), strict=True)) | held
     plan = _with_sizes(plan, sizes, facets)
-    counts = made.has_object if relative else np.ones_like(made.has_object)
+    counts = roles.has_object if relative else np.ones_like(roles.has_object)
     error = np.zeros((1 << len(facets), len(counts)))
     spared, universe = np.zeros(len(counts)), np.zeros(len(counts))
-    for c, divides in enumerate(made.divides):
+    for c, divides in enumerate(roles.divides):
         facets_of = [f for f, d in zip(plan.facets, divides, strict=True) if d]
         everything = math.prod(1.0 / _universe_size(plan, f, sizes[f]) for f in facets_of)
-        universe[c] = everything * made.has_object[c]
+        universe[c] = everything * roles.has_object[c]
         if counts[c] and not plan.universe.fixed.issuperset(facets_of):
             mask = _mask(facets_of, facets)
             error[mask, c] = math.prod(1.0 / sizes[f] for f in facets_of if f not in facets)

@@ -129,13 +129,13 @@ class Allocation(display.Printed, AllocationRecord[S]):
             rows = alternative.solution.sizes
             source = self.study.source if self.study.source.interval != "profile" else None
             plan = replace(alternative.problem.plan, sizes=alternative.problem.sizes(rows))
-            made = self.study.with_plan(plan, source)
+            projected = self.study.with_plan(plan, source)
             if source is None:
                 # A profile needs many maximisations, so only the best design has one.
-                made = _without_intervals(made)
+                projected = _without_intervals(projected)
             wanted = ["universe_var", "rel_err_var", "abs_err_var", "Erho2", "Phi"]
             wanted += [f"{self.aim.coefficient}_{end}" for end in ("low", "high")]
-            frame = study_table(made)
+            frame = study_table(projected)
             facets = [f for f in self.study.plan.facets if f in frame.columns]
             frame = frame[[*facets, *wanted]]
             frame.insert(len(facets), "cost", alternative.solution.cost)
@@ -160,12 +160,12 @@ class Allocation(display.Printed, AllocationRecord[S]):
         rows = {}
         for alternative in self.alternatives:
             problem = alternative.problem
-            found = np.full(problem.lo.size, np.nan)
+            best_sizes = np.full(problem.lo.size, np.nan)
             if not isinstance(problem.cost, CostFunction):
                 error = np.maximum(problem.error @ self.components, 0.0)
                 limit = limit_of(problem, self.components, self.aim)
-                found = continuous_sizes(error, problem.cost, problem.lo, problem.hi, limit)
-            sizes = problem.sizes(found[None, :])[0]
+                best_sizes = continuous_sizes(error, problem.cost, problem.lo, problem.hi, limit)
+            sizes = problem.sizes(best_sizes[None, :])[0]
             rows[str(problem.plan.design)] = dict(zip(problem.plan.facets, sizes, strict=True))
         frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("design")
         return frame[list(self.study.plan.facets)]
@@ -208,11 +208,11 @@ class Allocation(display.Printed, AllocationRecord[S]):
             return EstimatedQuantity(
                 name, math.inf, math.nan, math.nan, math.nan, alpha, "", (why,)
             )
-        found = self.study.source.limits(q, alpha)
+        limits = self.study.source.limits(q, alpha)
         se = float(local.standard_errors(q)[0])
-        low, high = float(found.low[0]), float(found.high[0])
+        low, high = float(limits.low[0]), float(limits.high[0])
         return EstimatedQuantity(
-            name, value, se, low, high, alpha, found.interval_method, found.notes
+            name, value, se, low, high, alpha, limits.interval_method, limits.notes
         )
 
     @property
@@ -486,14 +486,14 @@ def _frontier_table(
     rows = rows[[not problem.is_universe(row) for row in rows]]
     sizes = problem.sizes(rows)
     plan = replace(problem.plan, sizes=sizes)
-    made = quantities(weights(allocation.study.components, plan))
+    projected = quantities(weights(allocation.study.components, plan))
     columns: dict[str, Any] = {"cost": problem.costs(rows), "design": str(plan.design)}
     by_facet = dict(zip(plan.facets, sizes.T, strict=True))
     for facet in allocation.study.plan.facets:
         n = by_facet[facet]
         columns[facet] = n.astype(np.int64) if (n == np.floor(n)).all() else n
     for name in ("rel_err_var", "abs_err_var", "Erho2", "Phi"):
-        columns[name] = made[name].values(allocation.components)
+        columns[name] = projected[name].values(allocation.components)
     return pd.DataFrame(columns)
 
 

@@ -49,7 +49,7 @@ _MORE_ROWS = 16.0
 """Approximate factor by which the combinations of sizes grow when the threshold rises."""
 
 _AT_ONCE = 256
-"""Problems that are solved together."""
+"""Number of problems that are solved together."""
 
 _MOST_DOUBLINGS = 60
 _MOST_STEPS, _BISECTED = 200, 8
@@ -150,8 +150,8 @@ class _Programs:
 
     def value(self, r: FloatArray) -> FloatArray:
         """Return the objective at (K, m) values, infinite where they are nan."""
-        found = evaluate(self.objective, 1.0 / r)
-        return np.where(np.isnan(found), math.inf, found)
+        objective = evaluate(self.objective, 1.0 / r)
+        return np.where(np.isnan(objective), math.inf, objective)
 
 
 def _relax(programs: _Programs) -> FloatArray:
@@ -445,7 +445,7 @@ def _solve_part(
     problems, numbers = _problems(errors, cost, lo, hi, limits, near)
     solutions = [Solution(np.empty((0, F)), np.empty(0), np.empty(0))] * K
     try:
-        found = _search(problems, top, near, most_rows)
+        designs = _search(problems, top, near, most_rows)
     except _TooManyRowsError:
         if K == 1:
             raise PlanError(
@@ -458,7 +458,7 @@ def _solve_part(
             for half in halves
             for one in _solve_part(errors[half], cost, lo, hi, limits[half], top, near, most_rows)
         ]
-    for k, rows in zip(numbers, found, strict=True):
+    for k, rows in zip(numbers, designs, strict=True):
         if rows[:1].max(initial=0.0) >= _LARGEST:
             raise PlanError(
                 "the best design has more levels of a facet than can be counted: are budget and "
@@ -593,7 +593,7 @@ def _spread(
     ends = np.sort(
         np.rint(problems.turned(np.stack([programs.low[:, 0], programs.high[:, 0]]))), 0
     )
-    found = []
+    ranges = []
     for first, step in ((middle, -1.0), (middle + 1.0, 1.0)):
         at = np.clip(first + np.where(worst < 0.0, step, 0.0), *ends)
         active = np.flatnonzero((worst >= 0.0) & (at == first))
@@ -604,8 +604,8 @@ def _spread(
             at[active] = np.clip(first + step, *ends)[active]
             active = active[at[active] == (first + step)[active]]
             step *= 2.0
-        found.append(at)
-    return found[0], found[1]
+        ranges.append(at)
+    return ranges[0], ranges[1]
 
 
 def _furthest_whole(problems: _Problems, programs: _Programs, r: FloatArray) -> FloatArray:

@@ -14,7 +14,7 @@ from vcomp.gtheory.allocation.problem import SizeProblem, evaluate
 from vcomp.gtheory.allocation.solve import ROOM, Limit, Solution, first_sizes, tie_class
 
 _MOST_ROWS = 4_000_000
-"""Combinations of all sizes except one that are tried before a search is given up."""
+"""Largest number of combinations of all sizes but one that a search tries."""
 
 _CHUNK = 1 << 18
 _SOLVE_ANY_LARGEST = 2.0**40

@@ -153,8 +153,8 @@ def find_stability(
     """
     values, how = _drawn(allocation, draws, rng)
     values = np.maximum(values, 0.0)
-    best, own = _best_of_each(allocation, values)
-    frame, won, sizes = _frame(allocation, values, best, own)
+    best, errors = _best_of_each(allocation, values)
+    frame, won, sizes = _frame(allocation, values, best, errors)
     first = allocation.alternatives[0]
     alpha = allocation.study.alpha
     facets = list(first.problem.facets)
@@ -222,9 +222,9 @@ def draw_components(
     drawn = squares.values * gammaincinv(half, ndtr(z)) / half
     # With so many degrees of freedom χ² is normal, and almost constant.
     drawn = np.where(half > _MANY, squares.values * (1.0 + z / np.sqrt(half)), drawn)
-    found = np.repeat(squares.known[None, :], n, axis=0)
-    found[:, squares.places] = solve_equations(squares.basis, drawn.T).T
-    return found, "χ² draws of the components"
+    draws = np.repeat(squares.known[None, :], n, axis=0)
+    draws[:, squares.places] = solve_equations(squares.basis, drawn.T).T
+    return draws, "χ² draws of the components"
 
 
 def _root(cov: FloatArray) -> FloatArray:
@@ -249,14 +249,14 @@ def _drawn(
     n = check_count(draws, "draws")
     if isinstance(study.source, FromReplicates):
         return _of_replicates(study.source.replicates, study.components)
-    made = draw_components(study.components, n, np.random.default_rng(seed_from(rng)))
-    if made is None:
+    drawn = draw_components(study.components, n, np.random.default_rng(seed_from(rng)))
+    if drawn is None:
         raise PlanError(
             "the stability of a recommendation needs the covariance matrix of the "
             "components, which is not known: give cov= to from_components, or pass replicates of "
             "a bootstrap"
         )
-    return made
+    return drawn
 
 
 def _of_replicates(
@@ -296,10 +296,10 @@ def _best_of_each(
     """Return the best sizes of every alternative for every draw, and the errors of the chosen."""
     first = allocation.alternatives[0]
     chosen = first.solution.sizes[:1]
-    own = np.array([first.problem.errors(chosen, v)[0] for v in values])
+    errors = np.array([first.problem.errors(chosen, v)[0] for v in values])
     aims = [allocation.aim] * len(values)
     each = [Alternative.of_each(a.problem, values, aims) for a in _compared(allocation)]
-    return [list(alternatives) for alternatives in zip(*each, strict=True)], own
+    return [list(alternatives) for alternatives in zip(*each, strict=True)], errors
 
 
 def _frame(
