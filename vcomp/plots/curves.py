@@ -227,7 +227,7 @@ def _extrapolation_finish(ax: Any, seen: pd.DataFrame, curves: pd.DataFrame, lab
 
 _MAPPING_SHADE = 0.14
 _MOST_INK = 2000.0
-"""Number of points above which they are paler."""
+"""Ten times the sum of the opacities of all points: more points are paler."""
 
 
 def reliability_map(
