@@ -69,12 +69,12 @@ class Context:
             small[t] = slice(end, end + stats.sizes[t])
             end += stats.sizes[t]
 
-        def beside(t: int) -> FloatArray:
+        def products_with(t: int) -> FloatArray:
             levels = [pairs.times(t, u, np.eye(stats.sizes[u])) for u in small]
             return np.column_stack([stats.Zy[t], stats.ZX[t], *levels])
 
         top = np.column_stack([np.append(stats.yy, stats.Xy), np.vstack([stats.Xy, stats.XX])])
-        levels = [beside(t) for t in small]
+        levels = [products_with(t) for t in small]
         sides = [rows[:, : 1 + stats.n_fixed].T for rows in levels]
         return cls(
             stats,
@@ -82,7 +82,7 @@ class Context:
             probes,
             tol,
             small,
-            {t: beside(t) for t in range(stats.n_terms) if t not in small},
+            {t: products_with(t) for t in range(stats.n_terms) if t not in small},
             np.vstack([np.hstack([top, *sides]), *levels]),
         )
 

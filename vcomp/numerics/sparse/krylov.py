@@ -116,10 +116,10 @@ def log_quadrature(solved: Solved) -> tuple[FloatArray, FloatArray]:
     return logs, firsts
 
 
-def _tridiagonal(main: FloatArray, beside: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _tridiagonal(main: FloatArray, off_diagonal: FloatArray) -> tuple[FloatArray, FloatArray]:
     from scipy.linalg import eigh_tridiagonal
 
-    values, vectors = eigh_tridiagonal(main, beside)
+    values, vectors = eigh_tridiagonal(main, off_diagonal)
     return np.asarray(values, dtype=np.float64), np.asarray(vectors, dtype=np.float64)
 
 
