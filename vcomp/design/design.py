@@ -174,10 +174,10 @@ class Design:
         beta, cov_beta : of the centred columns; a covariance matrix that is not formed transforms
             itself
         """
-        found = beta + (self.origin - self.x_origin @ beta) * self.constant
+        uncentred = beta + (self.origin - self.x_origin @ beta) * self.constant
         if isinstance(cov_beta, np.ndarray):
-            return found, congruent(self.transform, cov_beta)
-        return found, cov_beta.uncentred(self.constant, self.x_origin)
+            return uncentred, congruent(self.transform, cov_beta)
+        return uncentred, cov_beta.uncentred(self.constant, self.x_origin)
 
     def encode(self, rows: Rows) -> Chunk:
         """Return the codes of `rows`, which are all of the data or some.
@@ -190,15 +190,15 @@ class Design:
         codes = []
         for facet in self.facets:
             column = rows.facets[facet.name]
-            found = facet.codes(column)
-            if found.min() < 0:
-                unknown = column.iloc[[int(np.argmax(found < 0))]].tolist()[0]
+            levels = facet.codes(column)
+            if levels.min() < 0:
+                unknown = column.iloc[[int(np.argmax(levels < 0))]].tolist()[0]
                 raise DataError(
                     f"facet {facet.name!r} has a level that the design does not have: {unknown!r}",
                     level=unknown,
                     column=facet.name,
                 )
-            codes.append(found)
+            codes.append(levels)
         return Chunk(
             response=rows.y,
             origin=self.origin,
@@ -356,12 +356,12 @@ def group_codes(groups: Any, levels: Iterable[Any], facet: str) -> LongArray:
     array([0, 0, 1])
     """
     names = list(levels)
-    found = [_group_of(groups, name, facet) for name in names]
+    labels = [_group_of(groups, name, facet) for name in names]
     numbers: dict[Any, int] = {}
     try:
-        codes = [numbers.setdefault(group, len(numbers)) for group in found]
+        codes = [numbers.setdefault(group, len(numbers)) for group in labels]
     except TypeError:
-        raise DataError(f"groups of {facet!r} must be labels, not {found[0]!r}") from None
+        raise DataError(f"groups of {facet!r} must be labels, not {labels[0]!r}") from None
     if len(numbers) < 2:
         raise DataError(
             f"all {len(names)} levels of {facet!r} are in one group; two groups or more are needed"

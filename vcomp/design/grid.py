@@ -66,8 +66,8 @@ def find_combinations(keys: LongArray, wanted: LongArray) -> IntArray:
     """
     possible = int(keys[-1]) + 1
     if possible > max(_DIRECT, 4 * wanted.size):
-        found = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
-        return np.where(keys[found] == wanted, found, -1).astype(np.int32)
+        positions = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+        return np.where(keys[positions] == wanted, positions, -1).astype(np.int32)
     # The last entry is for absent keys.
     number = np.full(possible + 1, -1, dtype=np.int32)
     number[keys] = np.arange(keys.size, dtype=np.int32)
@@ -231,13 +231,13 @@ def _determined(
     codes: Sequence[IntArray], n_levels: Sequence[int]
 ) -> dict[tuple[int, int], IntArray]:
     """Return the outer level of each inner level, for pairs (inner, outer) of nested facets."""
-    found = {}
+    nested = {}
     for inner, outer in permutations(range(len(codes)), 2):
         if n_levels[inner] >= n_levels[outer]:
             level = determined_levels(codes[inner], codes[outer], n_levels[inner])
             if level.size:
-                found[inner, outer] = level
-    return found
+                nested[inner, outer] = level
+    return nested
 
 
 def _complete_grid(

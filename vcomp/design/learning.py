@@ -415,17 +415,17 @@ def _constant_of_sums(names: tuple[str, ...], mean: FloatArray, cov: FloatArray)
     values, vectors = np.linalg.eigh(cov / np.outer(scale, scale))
     free = vectors[:, values < _NO_VARIANCE * a.size]
     along = free.T @ (mean / scale)
-    found = free @ along / scale
-    if not abs(float(mean @ found)) > 0.0:
+    shortest = free @ along / scale
+    if not abs(float(mean @ shortest)) > 0.0:
         return a
-    found = found / float(mean @ found)
-    support = np.abs(found) * np.hypot(mean, sd) >= _SHARE
+    shortest = shortest / float(mean @ shortest)
+    support = np.abs(shortest) * np.hypot(mean, sd) >= _SHARE
     # Solve again for the columns of the constant alone, without rounding from the others.
-    own, S = mean[support], cov[np.ix_(support, support)]
-    gram, scale = S + np.outer(own, own), np.hypot(own, sd[support])
+    means, S = mean[support], cov[np.ix_(support, support)]
+    gram, scale = S + np.outer(means, means), np.hypot(means, sd[support])
     gram = gram / np.outer(scale, scale)
     for _ in range(3):
         b = a[support]
-        rest = own * (1.0 - float(own @ b)) - S @ b
+        rest = means * (1.0 - float(means @ b)) - S @ b
         a[support] += np.linalg.lstsq(gram, rest / scale, rcond=None)[0] / scale
     return a

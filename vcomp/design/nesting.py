@@ -334,8 +334,9 @@ def _part(
     """Return a connected part: its numbers of levels by facet, and the first of their names."""
     levels = {f: np.flatnonzero(part_of == number) for f, part_of in by_facet.items()}
     return ConnectedPart(
-        sizes={f: int(found.size) for f, found in levels.items()},
+        sizes={f: int(members.size) for f, members in levels.items()},
         examples={
-            f: tuple(str(names[f][k]) for k in found[:_MAX_NAMES]) for f, found in levels.items()
+            f: tuple(str(names[f][k]) for k in members[:_MAX_NAMES])
+            for f, members in levels.items()
         },
     )

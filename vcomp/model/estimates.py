@@ -225,8 +225,8 @@ class Estimates(Fitted):
     @property
     def pvalues(self) -> pd.Series:
         """P-values of the fixed effects, with Satterthwaite's degrees of freedom; else nan."""
-        found = fixed_fit(self._record, self._rows).table(0.05, "satterthwaite")["p_value"]
-        return with_components(self._record, found, "pvalues")
+        p = fixed_fit(self._record, self._rows).table(0.05, "satterthwaite")["p_value"]
+        return with_components(self._record, p, "pvalues")
 
     def cov_params(self) -> pd.DataFrame:
         """Return the covariance matrix of :attr:`params`, block diagonal.
@@ -347,8 +347,8 @@ def dense_covariance(estimate: Estimate) -> FloatArray:
         If it does not fit into memory.
     """
     cov: Any = estimate.cov_beta
-    found: FloatArray = cov if isinstance(cov, np.ndarray) else cov.toarray()
-    return found
+    dense: FloatArray = cov if isinstance(cov, np.ndarray) else cov.toarray()
+    return dense
 
 
 def mc_errors(estimate: Estimate) -> pd.Series:
@@ -376,10 +376,10 @@ def conf_int(record: FitRecord, alpha: float, source: IntervalSource) -> pd.Data
 
 def component_limits(estimate: Estimate, alpha: float, source: IntervalSource) -> Limits:
     """Return intervals of the components; those that are held have none."""
-    found = source.limits(Quantities("linear", np.eye(len(estimate.names))), alpha)
+    limits = source.limits(Quantities("linear", np.eye(len(estimate.names))), alpha)
     held = np.isin(np.array(estimate.names, dtype=object), estimate.held)
-    low, high = (np.where(held, np.nan, end) for end in (found.low, found.high))
-    return replace(found, low=low, high=high)
+    low, high = (np.where(held, np.nan, end) for end in (limits.low, limits.high))
+    return replace(limits, low=low, high=high)
 
 
 def errors_beside(record: FitRecord, source: IntervalSource) -> FloatArray:

@@ -232,20 +232,20 @@ def _refuse_contradictions(design: Design, groups: _Groups) -> None:
 
 def _nested_all_the_same(design: Design, groups: _Groups) -> list[tuple[str, str]]:
     """Return pairs of facets that are crossed in the design but nested in the data."""
-    found = []
+    pairs = []
     for inner in design.facets:
         above = design.nested_in[inner]
-        own = above | {inner}
-        n = groups.count(own)
+        inner_facets = above | {inner}
+        n = groups.count(inner_facets)
         for outer in sorted(design.facets, key=lambda f: len(design.nested_in[f])):
             other = design.closure({outer})
-            if outer in own or inner in other or groups.count(other) >= n:
+            if outer in inner_facets or inner in other or groups.count(other) >= n:
                 continue
             # If the outer facets of `inner` determine `outer`, the pair is found at one of them.
             by_those = groups.count(above | other) == groups.count(above)
-            if groups.count(own | other) == n and not by_those:
-                found.append((inner, outer))
-    return found
+            if groups.count(inner_facets | other) == n and not by_those:
+                pairs.append((inner, outer))
+    return pairs
 
 
 # Facets that are left out ------------------------------------------------------------------------
@@ -300,11 +300,11 @@ def _one_to_one(design: Design, groups: _Groups) -> tuple[str, str] | None:
     """Return two crossed facets whose levels determine each other, the outer one first."""
     by_depth = sorted(design.facets, key=lambda f: len(design.nested_in[f]))
     for place, first in enumerate(by_depth):
-        own = design.closure({first})
+        closure = design.closure({first})
         for second in by_depth[place + 1 :]:
             other = design.closure({second})
-            n = groups.count(own | other)
-            if groups.count(own) == groups.count(other) == n:
+            n = groups.count(closure | other)
+            if groups.count(closure) == groups.count(other) == n:
                 return first, second
     return None
 
@@ -406,8 +406,8 @@ def read_claim(
 
 def _in_order(design: Design) -> tuple[str, ...]:
     """Return the facets in the order in which the formula of all effects names them."""
-    found = [[f for f in design.outer_first if f in e.facets] for e in design_effects(design)]
-    return tuple(dict.fromkeys(f for facets in found for f in facets))
+    effects = [[f for f in design.outer_first if f in e.facets] for e in design_effects(design)]
+    return tuple(dict.fromkeys(f for facets in effects for f in facets))
 
 
 def _columns(design: Design, facets: Mapping[str, str] | None) -> dict[str, str]:
@@ -484,16 +484,16 @@ def claimed_model(
     on_dask = reading.is_on_dask(data)
     claim = read_claim(design, response, facets, partial(_opened, data, on_dask=on_dask))
     if on_dask:
-        estimable, found = _on_dask(claim, data, reading)
+        estimable, summed = _on_dask(claim, data, reading)
     else:
         source = reading.open(claim.widest, claim.source)
         n_columns = len(reading.columns(claim.widest, source))
         if reading.in_batches(source, n_columns):
-            estimable, found = _in_batches(claim, source, reading)
+            estimable, summed = _in_batches(claim, source, reading)
         else:
-            estimable, found = _in_memory(claim, source, reading)
-    described = replace(found.design, structure=estimable.described(found.design.structure))
-    return VarianceComponentsModel(found.design.formula.text, replace(found, design=described))
+            estimable, summed = _in_memory(claim, source, reading)
+    described = replace(summed.design, structure=estimable.described(summed.design.structure))
+    return VarianceComponentsModel(summed.design.formula.text, replace(summed, design=described))
 
 
 def _opened(data: Any, *, on_dask: bool) -> Source | None:
@@ -511,14 +511,14 @@ def _estimable(claim: Claim, occurring: Cooccurrence) -> tuple[Estimable, Formul
     VcompWarning
         If the data confound effects of the design.
     """
-    found = estimable_terms(claim.design, occurring)
-    text = formula_text(claim.response, found.terms)
-    if found.findings:
+    estimable = estimable_terms(claim.design, occurring)
+    text = formula_text(claim.response, estimable.terms)
+    if estimable.findings:
         warn(
             f"some effects of the design '{claim.design}' are confounded in these data. "
-            f"{' '.join(found.findings)} The formula is '{text}'"
+            f"{' '.join(estimable.findings)} The formula is '{text}'"
         )
-    return found, parse(text)
+    return estimable, parse(text)
 
 
 def _in_memory(claim: Claim, source: Source, reading: Reading) -> tuple[Estimable, SummedData]:

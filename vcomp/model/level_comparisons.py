@@ -138,29 +138,29 @@ def compare_levels(
             f"levels of one factor or term are compared at a time, named as text, not {facet!r}; "
             f"for combinations of levels, fit their term and compare {_joined(facet)}"
         )
-    found = _levels_of(record, access, facet, test, ddf, cov_type)
-    kept = _chosen(facet, found, levels)
-    names = [_label(found.names[place]) for place in kept]
+    compared = _levels_of(record, access, facet, test, ddf, cov_type)
+    kept = _chosen(facet, compared, levels)
+    names = [_label(compared.names[place]) for place in kept]
     if baseline is not None:
-        _check_estimable(facet, found, [baseline], "name another baseline=")
+        _check_estimable(facet, compared, [baseline], "name another baseline=")
     pairs = _pairs(facet, names, baseline)
     places = kept[pairs[0]], kept[pairs[1]]
-    tests, covariance = found.tested(places)
+    tests, covariance = compared.tested(places)
     family = (correction or "holm") if test == "t" else None
     values, notes = _values(test, tests, covariance, len(names), alpha)
     index = pd.Index(pd.Series(names, dtype=object), name=facet)
     return PairwiseComparisons(
         table=pairs_table(names, pairs, {}, values, family, alpha),
-        means=pd.Series(found.means[kept], index=index, name="mean"),
+        means=pd.Series(compared.means[kept], index=index, name="mean"),
         facet=facet,
-        test=_words(test, found, tests),
-        symbol=found.symbol if test != "tukey" else "q",
+        test=_words(test, compared, tests),
+        symbol=compared.symbol if test != "tukey" else "q",
         correction=family,
         alpha=alpha,
         notes=(
-            *found.notes,
-            *_left_out(facet, found, levels),
-            *_on_error(record, found, places),
+            *compared.notes,
+            *_left_out(facet, compared, levels),
+            *_on_error(record, compared, places),
             *notes,
             *record.caveats,
         ),
@@ -189,9 +189,9 @@ def _check_options(test: object, baseline: object, correction: object) -> None:
         raise PlanError("test='dunnett' compares levels with one of them; name it by baseline=")
 
 
-def _chosen(facet: str, found: ComparedLevels, levels: Iterable[object] | None) -> LongArray:
+def _chosen(facet: str, compared: ComparedLevels, levels: Iterable[object] | None) -> LongArray:
     """Return the positions of the compared levels, in the order given."""
-    names = found.names
+    names = compared.names
     if isinstance(levels, str):
         raise PlanError(
             f"levels must be a list of {display.levels_of(facet)}, not the text {levels!r}"
@@ -200,13 +200,13 @@ def _chosen(facet: str, found: ComparedLevels, levels: Iterable[object] | None) 
         kept = list(range(len(names)))
     else:
         levels = list(levels)
-        _check_estimable(facet, found, levels)
+        _check_estimable(facet, compared, levels)
         kept = [_place(facet, names, level) for level in levels]
     if len(set(kept)) < len(kept):
         twice = next(place for place in kept if kept.count(place) > 1)
         raise PlanError(f"level {_label(names[twice])!r} of {facet} is given twice")
     if len(kept) < 2:
-        _check_estimable(facet, found, found.not_estimable)
+        _check_estimable(facet, compared, compared.not_estimable)
         raise PlanError(
             f"a comparison needs at least two {display.levels_of(facet)}, not {len(kept)}"
         )
@@ -215,13 +215,13 @@ def _chosen(facet: str, found: ComparedLevels, levels: Iterable[object] | None) 
 
 def _check_estimable(
     facet: str,
-    found: ComparedLevels,
+    compared: ComparedLevels,
     wanted: Sequence[object],
     instead: str = "leave it out of levels=",
 ) -> None:
     """Refuse levels whose means are not estimable from the rows."""
-    labels = {str(_label(level)) for level in found.not_estimable}
-    others = f"{instead}, or " if len(found.names) > 1 else ""
+    labels = {str(_label(level)) for level in compared.not_estimable}
+    others = f"{instead}, or " if len(compared.names) > 1 else ""
     for level in wanted:
         if str(_label(level)) in labels:
             raise EstimationError(
@@ -231,11 +231,11 @@ def _check_estimable(
             )
 
 
-def _left_out(facet: str, found: ComparedLevels, levels: object | None) -> list[str]:
+def _left_out(facet: str, compared: ComparedLevels, levels: object | None) -> list[str]:
     """Return a note on levels that are missing, unless the levels were named."""
-    if levels is not None or not found.not_estimable:
+    if levels is not None or not compared.not_estimable:
         return []
-    absent = ", ".join(str(_label(level)) for level in found.not_estimable)
+    absent = ", ".join(str(_label(level)) for level in compared.not_estimable)
     why = "Left out, as some combinations with levels of other factors have no rows"
     return [f"{why}: {facet} {absent}."]
 
@@ -341,10 +341,10 @@ def _levels_of(
         )
     if access is None:
         differences, index = kept.differences(facet)
-        found = TermLevels(index, differences.effects, differences.centre, differences.of_pairs)
+        levels = TermLevels(index, differences.effects, differences.centre, differences.of_pairs)
     else:
-        found = term_levels(access, terms.index(facet), access.effects)
-    return _of_term(facet, found)
+        levels = term_levels(access, terms.index(facet), access.effects)
+    return _of_term(facet, levels)
 
 
 def _of_factor(
@@ -433,8 +433,8 @@ def _of_term(name: str, term: TermLevels) -> ComparedLevels:
 
     def tested(pairs: Pairs) -> Differences:
         se = np.sqrt(term.variances(pairs))
-        found = t_tests(effects[pairs[0]] - effects[pairs[1]], se, np.full(se.size, np.inf))
-        return found, lambda: np.diag(np.square(se))
+        tests = t_tests(effects[pairs[0]] - effects[pairs[1]], se, np.full(se.size, np.inf))
+        return tests, lambda: np.diag(np.square(se))
 
     notes = (
         f"{name} is random: differences are those of predicted effects, shrunken towards zero.",
@@ -497,9 +497,9 @@ def _largest(covariance: FloatArray) -> tuple[Tail, str]:
     return maximum_of_correlated(correlations), _BY_POINTS
 
 
-def _on_error(record: FitRecord, found: ComparedLevels, pairs: Pairs) -> Iterator[str]:
+def _on_error(record: FitRecord, compared: ComparedLevels, pairs: Pairs) -> Iterator[str]:
     """Yield notes on the components in the error variance of a difference."""
-    slopes = found.slopes(pairs)
+    slopes = compared.slopes(pairs)
     if slopes is None or not (slopes > 0.0).any():
         return
     names, values = record.estimate.names, record.estimate.values
@@ -546,9 +546,9 @@ def _on_approximation(test: LevelTest, tests: ContrastTest) -> Iterator[str]:
         yield "Standard errors differ between pairs: Kramer's approximation."
 
 
-def _words(test: LevelTest, found: ComparedLevels, tests: ContrastTest) -> str:
-    if found.words == _SHRUNKEN:
-        return found.words
+def _words(test: LevelTest, compared: ComparedLevels, tests: ContrastTest) -> str:
+    if compared.words == _SHRUNKEN:
+        return compared.words
     tukey = "Tukey's HSD" if _are_alike(tests.std_error) else "Tukey-Kramer test"
-    kinds = {"t": f"{found.symbol}-test", "tukey": tukey, "dunnett": "Dunnett's test"}
-    return f"{kinds[test]}, {found.words}"
+    kinds = {"t": f"{compared.symbol}-test", "tukey": tukey, "dunnett": "Dunnett's test"}
+    return f"{kinds[test]}, {compared.words}"

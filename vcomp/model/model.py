@@ -409,7 +409,7 @@ class VarianceComponentsModel(LikelihoodOfData):
 
     def _result(self, estimate: Estimate) -> FitRecord:
         """Return the record of an estimate, with fixed effects of the uncentred columns."""
-        found, design, fixed = self._data, self.design, self.design.fixed
+        data, design, fixed = self._data, self.design, self.design.fixed
         beta, cov_beta = design.uncentre(estimate.beta, estimate.cov_beta)
         errors = fixed_errors_of(self.statistics, estimate, design, cov_beta)
         estimate = replace(estimate, beta=beta, cov_beta=cov_beta, fixed_errors=errors)
@@ -419,8 +419,8 @@ class VarianceComponentsModel(LikelihoodOfData):
             exog_names=fixed.names,
             structure=design.structure,
             estimate=estimate,
-            tables=TablesOfFit(found, estimate),
-            response_sums=found.response_sums,
+            tables=TablesOfFit(data, estimate),
+            response_sums=data.response_sums,
             left_out=() if fixed.left_out is None else fixed.left_out.left_out_names,
         )
 
@@ -436,10 +436,10 @@ def _without_dependent(data: SummedData) -> SummedData:
     design = data.design
     formula, names = design.formula, design.fixed.names
     if not formula.intercept_only:
-        found = find_left_out(data.statistics, names, design.x_origin, design.constant)
-        if found is not None:
-            data = data.without_columns(*found)
-            warn(left_out_note(found[0].left_out_names))
+        left_out = find_left_out(data.statistics, names, design.x_origin, design.constant)
+        if left_out is not None:
+            data = data.without_columns(*left_out)
+            warn(left_out_note(left_out[0].left_out_names))
     formula.check_parameters(data.statistics.n, len(data.design.fixed.names))
     return data
 

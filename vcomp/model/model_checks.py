@@ -206,7 +206,7 @@ def _estimates(
     access: RowAccess, own: Recipe, methods: Sequence[str]
 ) -> tuple[list[tuple[Recipe, Estimate | PointEstimate]], dict[str, str]]:
     """Return the estimates of the methods that apply, and the reasons against the others."""
-    found, excluded = [], {}
+    estimates, excluded = [], {}
     held = access.estimate.held
     values = dict(zip(access.estimate.names, access.estimate.values.tolist(), strict=True))
     for method in methods:
@@ -225,11 +225,11 @@ def _estimates(
             excluded[method] = f"does not apply: {error}."
             continue
         if estimate.converged:
-            found.append((recipe, estimate))
+            estimates.append((recipe, estimate))
         else:
             assert isinstance(estimate, Estimate)
             excluded[method] = estimate.status
-    return found, excluded
+    return estimates, excluded
 
 
 def _estimated(stats: Statistics, recipe: Recipe) -> tuple[Recipe, Estimate | PointEstimate]:
@@ -254,23 +254,23 @@ def _comparisons(
     """Return the comparison of components and of fixed effects."""
     import pandas as pd
 
-    own, design = access.estimate, access.data.design
-    k = own.values.size
+    fit, design = access.estimate, access.data.design
+    k = fit.values.size
     T, origin = design.transform, design.origin * design.constant
     components, coefficients = [], []
     for place, (recipe, other) in enumerate(others, start=1):
         values, method = other.values, recipe.estimator.name
         apart = drawn[:, place, :k] - drawn[:, 0, :k]
-        found = _compared(values - own.values, apart, drawn[:, 0, :k])
-        names = {"component": own.names, "method": method, "estimate": values}
-        components.append(pd.DataFrame({**names, **found}))
+        columns = _compared(values - fit.values, apart, drawn[:, 0, :k])
+        names = {"component": fit.names, "method": method, "estimate": values}
+        components.append(pd.DataFrame({**names, **columns}))
         apart = (drawn[:, place, k:] - drawn[:, 0, k:]) @ T.T
-        found = _compared(T @ (other.beta - own.beta), apart, drawn[:, 0, k:] @ T.T)
+        columns = _compared(T @ (other.beta - fit.beta), apart, drawn[:, 0, k:] @ T.T)
         estimate = T @ other.beta + origin
         names = {
             "coefficient": design.fixed.names, "method": method, "estimate": estimate,
         }  # fmt: skip
-        coefficients.append(pd.DataFrame({**names, **found}))
+        coefficients.append(pd.DataFrame({**names, **columns}))
     return _joined(components, "component"), _joined(coefficients, "coefficient")
 
 
@@ -290,11 +290,11 @@ def _joined(parts: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
 
 
 def _compared(
-    difference: FloatArray, drawn: FloatArray, own: FloatArray
+    difference: FloatArray, drawn: FloatArray, estimates: FloatArray
 ) -> dict[str, FloatArray | np.ndarray]:
     """Compare differences with those in drawn data, (n, q), with `own` estimates of the fit."""
     has = np.isfinite(drawn).all(axis=1)
-    drawn, own = drawn[has], own[has]
+    drawn, estimates = drawn[has], estimates[has]
     if len(drawn) < _FEWEST:
         unknown = np.full(difference.size, np.nan)
         return {
@@ -305,7 +305,7 @@ def _compared(
             "differs": np.zeros(difference.size, dtype=bool),
         }
     expected, spread = drawn.mean(axis=0), drawn.std(axis=0, ddof=1)
-    error = own.std(axis=0, ddof=1)
+    error = estimates.std(axis=0, ddof=1)
     nothing = _NOTHING * error
     away = difference - expected
     same = np.minimum(np.abs(away), np.abs(difference)) <= nothing
@@ -382,7 +382,7 @@ def _effects(access: RowAccess, solution: Solution) -> list[PredictedEffects]:
     A predicted effect has the variance σ² less that of its prediction error.
     """
     design, components = access.data.design, access.components
-    found = []
+    effects = []
     for t in range(len(design.terms)):
         values, of_error = solution.effects[t], solution.prediction_var[t]
         variance = components[t] - of_error
@@ -392,7 +392,7 @@ def _effects(access: RowAccess, solution: Solution) -> list[PredictedEffects]:
             known = float((variance / components[t]).mean())
             values = values / scale
         index = design.group_index(t)
-        found.append(
+        effects.append(
             PredictedEffects(
                 access.estimate.names[t],
                 np.asarray(values),
@@ -400,7 +400,7 @@ def _effects(access: RowAccess, solution: Solution) -> list[PredictedEffects]:
                 _label(index),
             )
         )
-    return found
+    return effects
 
 
 def _label(index: Any) -> Any:

@@ -224,9 +224,9 @@ class Located:
         number = np.zeros(len(self.labels), dtype=np.int64)
         columns = dense_columns(self.X).T if len(self.labels) else ()
         for column in (*self.groups, *columns):
-            values, own = np.unique(column, return_inverse=True)
+            values, codes = np.unique(column, return_inverse=True)
             if values.size > 1:
-                number = np.unique(number * values.size + own, return_inverse=True)[1]
+                number = np.unique(number * values.size + codes, return_inverse=True)[1]
         first = np.unique(number, return_index=True)[1]
         return first, number
 

@@ -62,11 +62,11 @@ def summary(
     -------
     statsmodels.iolib.summary.Summary
     """
-    found = component_limits(record.estimate, alpha, source)
-    tables = [_head(record), _components(record, alpha, gstudy(record, source, found))]
+    limits = component_limits(record.estimate, alpha, source)
+    tables = [_head(record), _components(record, alpha, gstudy(record, source, limits))]
     if record.exog_names:
         tables.append(_fixed_effects(fixed_fit(record, rows).table(alpha, "satterthwaite"), alpha))
-    return display.summary(tables, _notes(record, found, source))
+    return display.summary(tables, _notes(record, limits, source))
 
 
 def _head(record: FitRecord) -> Any:

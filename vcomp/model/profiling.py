@@ -229,8 +229,8 @@ def constraint_of(q: Quantities) -> LinearConstraint | RatioConstraint | None:
 
 def _denominator(q: Quantities) -> FloatArray:
     assert q.b is not None
-    found: FloatArray = q.b[0] + (q.a[0] if q.form == "share" else 0.0)
-    return found
+    weights: FloatArray = q.b[0] + (q.a[0] if q.form == "share" else 0.0)
+    return weights
 
 
 def profiles(
@@ -293,15 +293,15 @@ def _requested(
     known |= {f"var({name})": _Parameter(t, is_fixed=False) for t, name in enumerate(names)}
     # As in `params`, a name that a fixed effect and a component share means the fixed effect.
     known |= {name: _Parameter(j, is_fixed=True) for j, name in enumerate(fixed)}
-    found: dict[str, _Parameter | Quantities] = {}
+    requested: dict[str, _Parameter | Quantities] = {}
     for name in names_of:
         if name not in known:
-            found[name] = _quantity(name, names, fixed)
+            requested[name] = _quantity(name, names, fixed)
             continue
         parameter = known[name]
         stays = parameter.is_fixed or names[parameter.place] in fixed
-        found[name if stays else names[parameter.place]] = parameter
-    return found
+        requested[name if stays else names[parameter.place]] = parameter
+    return requested
 
 
 def _quantity(text: str, names: tuple[str, ...], fixed: tuple[str, ...]) -> Quantities:
@@ -357,11 +357,11 @@ class FromProfile:
         distinct = _alike(quantities)
         nearby = self.likelihood.nearby_ends(alpha) if len(distinct) > 1 else None
         for first, alike in distinct.items():
-            found = self._one(quantities.take(slice(first, first + 1)), alpha, nearby)
-            notes += [note for note in found[2] if note not in notes]
+            interval = self._one(quantities.take(slice(first, first + 1)), alpha, nearby)
+            notes += [note for note in interval[2] if note not in notes]
             for place, factor in alike.items():
                 low[place], high[place] = (
-                    _of_multiple(end, quantities.form, factor) for end in found[:2]
+                    _of_multiple(end, quantities.form, factor) for end in interval[:2]
                 )
         return Limits(low, high, PROFILE, tuple(notes))
 
@@ -383,9 +383,9 @@ class FromProfile:
         """Return the ends of an interval, from a similar interval if one is known."""
         constraint = None if nearby is None else constraint_of(q)
         if nearby is not None and constraint is not None:
-            found = nearby.interval(constraint)
-            if found is not None:
-                return *found, ()
+            ends = nearby.interval(constraint)
+            if ends is not None:
+                return *ends, ()
         curve = self.likelihood.profile_ratio(q, "a quantity", alpha, points=0)
         if nearby is not None and constraint is not None:
             nearby.add(constraint, curve)
@@ -415,15 +415,15 @@ def _alike(q: Quantities) -> dict[int, dict[int, float]]:
     variances for other numbers of levels of one facet have a single profile, and so have their
     coefficients.
     """
-    found: dict[bytes, tuple[int, FloatArray]] = {}
+    first_of: dict[bytes, tuple[int, FloatArray]] = {}
     alike: dict[int, dict[int, float]] = {}
     for place in range(len(q)):
         weights = [q.a[place]] if q.b is None else [q.a[place], q.b[place]]
         sizes = np.array([np.abs(w).max(initial=0.0) or 1.0 for w in weights])
         # Rounding makes 1/30 and 2/60 of a component the same direction.
         key = np.round(np.concatenate([w / s for w, s in zip(weights, sizes, strict=True)]), 14)
-        first, own = found.setdefault((key + 0.0).tobytes(), (place, sizes))
-        ratio = sizes / own
+        first, first_sizes = first_of.setdefault((key + 0.0).tobytes(), (place, sizes))
+        ratio = sizes / first_sizes
         alike.setdefault(first, {})[place] = float(ratio[0] / (ratio[1] if len(ratio) > 1 else 1))
     return alike
 

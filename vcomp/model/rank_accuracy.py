@@ -334,8 +334,8 @@ class RankedFit:
         if self._has_cell_means():
             pairs, sizes = self._pairs()
             assert not isinstance(self.groups, str)
-            found = ranking(options.variant, self.groups, pairs.systems)
-            return correlation_table(pairs, sizes, options, found)
+            statistic = ranking(options.variant, self.groups, pairs.systems)
+            return correlation_table(pairs, sizes, options, statistic)
         return self._faceted(options)
 
     def _has_cell_means(self) -> bool:
@@ -373,9 +373,9 @@ class RankedFit:
         plan = replace(self.planned, sizes=given).plans(self.components)
         pairs = self._faceted_differences(plan)
         error = self._relative(plan) @ used_components(self.components, "zero").values
-        found = ranking(options.variant, self._groups(plan), pairs.systems)
+        statistic = ranking(options.variant, self._groups(plan), pairs.systems)
         n = 1.0 / np.maximum(error, _LEAST)
-        columns = correlation_columns(pairs, n, options, found, at_hand=plan.is_own)
+        columns = correlation_columns(pairs, n, options, statistic, at_hand=plan.is_own)
         sizes = dict(zip(plan.facets, plan.sizes.T, strict=True))
         return pd.DataFrame({f: _whole(x) for f, x in sizes.items()} | columns)
 
@@ -419,15 +419,15 @@ class RankedFit:
                 f"{_first(record.exog_names) or 'no intercept'}; make a facet random and pass "
                 "fixed=..."
             )
-        own = PlanOptions(
+        options = PlanOptions(
             object=plan.object,
             fixed=self.planned.fixed,
             universe=self.planned.universe,
         ).plans(components)
-        _refuse_other_levels(plan, own)
+        _refuse_other_levels(plan, options)
         access = require_rows(self.rows)
         used = used_components(components, "zero")
-        relative = self._relative(own)[0]
+        relative = self._relative(options)[0]
         parts = relative * used.values
         chunk, facets = access.data.statistics.rows, record.structure.facets
         term = self._term(plan)

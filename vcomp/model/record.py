@@ -395,21 +395,21 @@ class FitRecord:
 
     def _check(self) -> None:
         """Raise a ValueError if names, numbers of levels and shapes contradict each other."""
-        found, made, structure = self.estimate, self.tables.components, self.structure
-        k, p, facets = len(found.names), len(self.exog_names), set(structure.facets)
-        named = frozenset([REPLICATE]).union(facets, *made.facets)
+        estimate, components, structure = self.estimate, self.tables.components, self.structure
+        k, p, facets = len(estimate.names), len(self.exog_names), set(structure.facets)
+        named = frozenset([REPLICATE]).union(facets, *components.facets)
         shapes: list[tuple[Any, tuple[int, ...]]] = [
-            (found.values, (k,)),
-            (made.values, (k,)),
-            (found.beta, (p,)),
-            (found.cov_beta, (p, p)),
-            *((cov, (k, k)) for cov in found.covariances.values()),
-            *(() if made.cov is None else [(made.cov, (k, k))]),
+            (estimate.values, (k,)),
+            (components.values, (k,)),
+            (estimate.beta, (p,)),
+            (estimate.cov_beta, (p, p)),
+            *((cov, (k, k)) for cov in estimate.covariances.values()),
+            *(() if components.cov is None else [(components.cov, (k, k))]),
         ]
-        if found.fixed_errors is not None:
-            shapes.append((found.fixed_errors.df, (p,)))
-        if found.fixed_errors is not None and found.fixed_errors.slopes is not None:
-            shapes.append((found.fixed_errors.slopes, (k, p, p)))
+        if estimate.fixed_errors is not None:
+            shapes.append((estimate.fixed_errors.df, (p,)))
+        if estimate.fixed_errors is not None and estimate.fixed_errors.slopes is not None:
+            shapes.append((estimate.fixed_errors.slopes, (k, p, p)))
         table, cells = self.tables.table, self.tables.cells
         if table is not None:
             m = len(table.names)
@@ -423,28 +423,29 @@ class FitRecord:
                 shapes += [(levels.information, (q, q)), (levels.shared, (m, q, q))]
                 shapes += [(levels.sizes, (m,))]
         agree = [
-            isinstance(found.method, str),
+            isinstance(estimate.method, str),
             len(set(self.exog_names)) == p,
             not set(self.exog_names).intersection(self.left_out),
             *(np.shape(array) == shape for array, shape in shapes),
-            found.names == made.names and len(made.facets) == k == len(set(found.names)),
+            estimate.names == components.names
+            and len(components.facets) == k == len(set(estimate.names)),
             len(facets) == len(structure.facets) == len(structure.n_levels),
             all(1 <= n < _MANY for n in (*structure.n_levels, structure.n_rows)),
-            bool(np.isfinite(found.values).all() and np.isfinite(made.values).all()),
+            bool(np.isfinite(estimate.values).all() and np.isfinite(components.values).all()),
             *(facets.issuperset(pair) for pair in structure.partly_crossed),
             *(facets.issuperset(pair) for pair in structure.fully_crossed),
-            *(named >= {f, *outer} for f, outer in made.nested_in.items()),
+            *(named >= {f, *outer} for f, outer in components.nested_in.items()),
             *(named >= {f, *outer} for f, outer in structure.nested_in.items()),
-            bool(found.covariances),
-            are_computable(made.values) and are_computable(found.values),
+            bool(estimate.covariances),
+            are_computable(components.values) and are_computable(estimate.values),
             cells is None or _are_means(cells),
-            made.mean_squares is None or _are_sizes(made.mean_squares),
+            components.mean_squares is None or _are_sizes(components.mean_squares),
             all(held and all(map(str.strip, held)) for held in structure.terms.values()),
             RESIDUAL in structure.terms,
             structure.nested_in.keys() >= facets,
-            all(n > 0.0 for n in (*made.sizes.values(), *structure.sizes.values())),
-            all(of.keys() == set(made.names) for of in made.inverse_n.values()),
-            *(() if self.level_values is None else self.level_values.agree(made, p)),
+            all(n > 0.0 for n in (*components.sizes.values(), *structure.sizes.values())),
+            all(of.keys() == set(components.names) for of in components.inverse_n.values()),
+            *(() if self.level_values is None else self.level_values.agree(components, p)),
         ]
         if not all(agree):
             raise ValueError("its values contradict each other")

@@ -168,10 +168,10 @@ class StoredDifferences:
     def of_pairs(self, pairs: tuple[LongArray, LongArray]) -> FloatArray:
         """Return the variances of the differences of pairs, (m,)."""
         low, high = np.minimum(*pairs), np.maximum(*pairs)
-        found: FloatArray = self.variances[
+        variances: FloatArray = self.variances[
             low * (2 * self.effects.size - low - 1) // 2 + high - low - 1
         ]
-        return found
+        return variances
 
 
 _DATES = "datetime64"
@@ -206,8 +206,8 @@ def _read_labels(plain: Any, _: Json) -> Any:
     if "codes" in plain:
         return pd.MultiIndex(levels=levels, codes=plain["codes"], names=plain["names"])
     (level,) = levels
-    found: pd.Index = level.rename(plain["names"][0])
-    return found
+    index: pd.Index = level.rename(plain["names"][0])
+    return index
 
 
 def _read_level(plain: Json) -> pd.Index:
@@ -289,10 +289,10 @@ class StoredLevels:
         DataError
             If they are not stored.
         """
-        found = self.terms.get(term)
-        if found is None or found.objects is None:
+        stored = self.terms.get(term)
+        if stored is None or stored.objects is None:
             raise _absent("universe scores", term, self.no_scores)
-        return found.objects, found.labels
+        return stored.objects, stored.labels
 
     def differences(self, term: str) -> tuple[StoredDifferences, pd.Index]:
         """Return the predicted effects of a term with their differences, and names of its levels.
@@ -302,10 +302,10 @@ class StoredLevels:
         DataError
             If they are not stored.
         """
-        found = self.terms.get(term)
-        if found is None or found.differences is None:
+        stored = self.terms.get(term)
+        if stored is None or stored.differences is None:
             raise _absent("comparisons", term, self.no_differences)
-        return found.differences, found.labels
+        return stored.differences, stored.labels
 
     def check_factor(self, facet: str) -> None:
         """Refuse a factor that cannot be compared.

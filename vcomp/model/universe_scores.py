@@ -243,8 +243,8 @@ class _RowsOfObjects:
     def means(self, block: tuple[int, int]) -> FloatArray:
         """Return the mean of the centred scores of each object."""
         sums = np.bincount(self.objects[self.rows(block)] - block[0], self._y(block))
-        found: FloatArray = sums / self.n[block[0] : block[1]]
-        return found
+        means: FloatArray = sums / self.n[block[0] : block[1]]
+        return means
 
     def deviations(self, block: tuple[int, int]) -> FloatArray:
         """Return deviations from the object's mean: differences of T terms keep digits."""
@@ -361,11 +361,11 @@ def _squares(
     objects: IntArray, groups: Sequence[IntArray], x: FloatArray, z: FloatArray
 ) -> FloatArray:
     """Return Σ_g (Σ x)(Σ z)/n_g of every object and effect, Σ x z as the last, (P, k + 1)."""
-    found = []
+    squares = []
     for g in groups:
         product = np.bincount(g, x) * np.bincount(g, z) / np.bincount(g)
-        found.append(np.bincount(_owner(g, objects), product))
-    return np.column_stack([*found, np.bincount(objects, x * z)])
+        squares.append(np.bincount(_owner(g, objects), product))
+    return np.column_stack([*squares, np.bincount(objects, x * z)])
 
 
 def _solved(coefficients: FloatArray, T: FloatArray) -> FloatArray:
@@ -374,10 +374,10 @@ def _solved(coefficients: FloatArray, T: FloatArray) -> FloatArray:
     scaled = coefficients / np.where(scale > 0.0, scale, 1.0)
     values = np.linalg.svd(scaled, compute_uv=False)
     regular = values[:, -1] > _SINGULAR * values[:, 0]
-    found = np.full(T.shape, np.nan)
+    solved = np.full(T.shape, np.nan)
     right = T[regular] / scale[regular, :, 0]
-    found[regular] = np.linalg.solve(scaled[regular], right[..., None])[..., 0]
-    return found
+    solved[regular] = np.linalg.solve(scaled[regular], right[..., None])[..., 0]
+    return solved
 
 
 def universe_scores(
@@ -405,17 +405,17 @@ def universe_scores(
     if len(plan) > 1:
         raise PlanError("errors of objects need one size of each facet, or no sizes")
     weighed, term = weights(components, plan), own_term(components, plan)
-    found, index = scores_of_term(record, access, term)
-    errors = Errors(found.within, components, plan, weighed, negative)
-    low, high = wald_interval(found.score, found.se, alpha)
+    objects, index = scores_of_term(record, access, term)
+    errors = Errors(objects.within, components, plan, weighed, negative)
+    low, high = wald_interval(objects.score, objects.se, alpha)
     relative, absolute = errors.of_plan()
     conditional_relative, conditional_absolute = errors.conditional()
     return pd.DataFrame(
         {
-            "n": found.n,
-            "mean": found.mean,
-            "universe_score": found.score,
-            "se": found.se,
+            "n": objects.n,
+            "mean": objects.mean,
+            "universe_score": objects.score,
+            "se": objects.se,
             "low": low,
             "high": high,
             "sem_rel": _root(relative),
@@ -439,8 +439,8 @@ def scores_of_term(
     """
     if access is None:
         return record.stored_levels().scores(record.estimate.names[term])
-    found = object_scores(access, record.components, term, access.effects)
-    return found, access.data.design.group_index(term)
+    objects = object_scores(access, record.components, term, access.effects)
+    return objects, access.data.design.group_index(term)
 
 
 def own_term(components: VarianceComponents, plan: DStudyPlan) -> int:

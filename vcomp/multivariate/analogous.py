@@ -250,12 +250,12 @@ def _times(A: FloatArray | None, B: FloatArray) -> FloatArray | None:
 
 def _traces(A: Sequence[FloatArray | None], B: Sequence[FloatArray | None]) -> FloatArray:
     """Return tr(A_i B_j), symmetric; 0 for empty matrices."""
-    found = np.zeros((len(A), len(A)))
+    traces = np.zeros((len(A), len(A)))
     for i, x in enumerate(A):
         for j, z in enumerate(B):
             if x is not None and z is not None:
-                found[i, j] = (x * z.T).sum()
-    return 0.5 * (found + found.T)
+                traces[i, j] = (x * z.T).sum()
+    return 0.5 * (traces + traces.T)
 
 
 def axis_forms(axis: Axis, S: FloatArray, pairs: list[tuple[int, int]]) -> FloatArray:
@@ -493,7 +493,7 @@ def _forms(products: _Products, values: FloatArray, t: int, u: int) -> FloatArra
     for x in range(v):
         for y in range(v):
             left[x, y], right[x, y] = _mean_products(products, values, t, u, (x, y), w, z)
-    found = np.zeros((len(pairs), len(pairs)))
+    covariances = np.zeros((len(pairs), len(pairs)))
     both = _squares_of_units if t == u == last else _squares
     squares = both(products, values, t, u, w, z)
     for p, (pa, pb) in enumerate(pairs):
@@ -502,9 +502,9 @@ def _forms(products: _Products, values: FloatArray, t: int, u: int) -> FloatArra
                 rows = w[:, p] @ (left[e, f][:, q] * left[g, h][:, q]) / Z[q]
                 columns = z[:, q] @ (right[e, f][:, p] * right[g, h][:, p]) / W[p]
                 middle = (w[:, p] @ left[e, f][:, q]) * (w[:, p] @ left[g, h][:, q])
-                found[p, q] += middle / (W[p] * Z[q]) - rows - columns
-    found += squares
-    return found
+                covariances[p, q] += middle / (W[p] * Z[q]) - rows - columns
+    covariances += squares
+    return covariances
 
 
 def _mean_products(
@@ -539,7 +539,7 @@ def _squares(
         for s in range(k)
         for a in range(v)
     }
-    found = np.zeros((len(pairs), len(pairs)))
+    sums = np.zeros((len(pairs), len(pairs)))
     width = max(1, _CHUNK // (v * v * layout.sizes[u]))
     for first in range(0, layout.sizes[t], width):
         part = slice(first, min(first + width, layout.sizes[t]))
@@ -553,8 +553,8 @@ def _squares(
         for p, (a, b) in enumerate(pairs):
             for q, (c, d) in enumerate(pairs):
                 both = G[a, c] * G[b, d] + G[a, d] * G[b, c]
-                found[p, q] += w[part, p] @ (both @ z[:, q])
-    return found
+                sums[p, q] += w[part, p] @ (both @ z[:, q])
+    return sums
 
 
 def _squares_of_units(

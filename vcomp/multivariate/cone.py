@@ -375,10 +375,10 @@ class _ConeSearch:
             step = np.asarray(np.linalg.lstsq(damped, here.g, rcond=1e-14)[0], dtype=float)
             factors = _stepped(here.factors, step)
             S = self.matrices(factors)
-            found = self.likelihood.loglike(S)
+            raised = self.likelihood.loglike(S)
             rounding = 1e-13 if damping < 1.0 else 0.0
             least = Place.required(value, 0.0, here.decrement, n, rounding=rounding)
-            if found >= least and np.isfinite(found):
+            if raised >= least and np.isfinite(raised):
                 # The likelihood may have kept values at the same matrices.
                 return self.place(
                     tuple(_orthogonal(L) for L in factors),
@@ -454,7 +454,7 @@ def _without_rotations(
     factors : with orthogonal columns
     H, g : equations of the stacked columns
     """
-    found, first = [], 0
+    rotations, first = [], 0
     for L in factors:
         size, rank = L.shape
         for c in range(rank):
@@ -462,11 +462,11 @@ def _without_rotations(
                 rotation = np.zeros(g.size)
                 rotation[first + c * size : first + (c + 1) * size] = L[:, d]
                 rotation[first + d * size : first + (d + 1) * size] = -L[:, c]
-                found.append(rotation / max(float(np.linalg.norm(rotation)), 1e-300))
+                rotations.append(rotation / max(float(np.linalg.norm(rotation)), 1e-300))
         first += L.size
-    if not found:
+    if not rotations:
         return H, g
-    W = np.array(found)
+    W = np.array(rotations)
     unit = float(np.trace(H)) / g.size
     return H + max(unit, 0.0) * W.T @ W, g - W.T @ (W @ g)
 
@@ -500,11 +500,11 @@ def _blocks(linked: BoolArray) -> list[Block]:
     for t, links in enumerate(linked):
         left = [a for a in range(len(links)) if links[a, a]]
         while left:
-            found = [left[0]]
-            for a in found:
-                found += [b for b in left if links[a, b] and b not in found]
-            blocks.append((t, tuple(sorted(found))))
-            left = [a for a in left if a not in found]
+            connected = [left[0]]
+            for a in connected:
+                connected += [b for b in left if links[a, b] and b not in connected]
+            blocks.append((t, tuple(sorted(connected))))
+            left = [a for a in left if a not in connected]
     return blocks
 
 

@@ -93,11 +93,11 @@ class CovarianceComponents:
     @property
     def standard_errors(self) -> FloatArray:
         """Standard errors of the estimates, (k + 1, v, v)."""
-        found = np.full_like(self.values, np.nan)
+        errors = np.full_like(self.values, np.nan)
         t, a, b = np.array(self.elements).T
         with np.errstate(invalid="ignore"):
-            found[t, a, b] = found[t, b, a] = np.sqrt(np.diagonal(self.cov))
-        return found
+            errors[t, a, b] = errors[t, b, a] = np.sqrt(np.diagonal(self.cov))
+        return errors
 
     def place(self, name: str) -> int:
         """Return the position of a term.
@@ -285,10 +285,12 @@ def composite_of(g: CovarianceComponents, w: FloatArray) -> VarianceComponents:
     g : of all variables
     w : (v,) weights
     """
-    made = g.of_weights(w)
+    components = g.of_weights(w)
     used = np.flatnonzero(w)
-    alike = {f: n for f, n in made.sizes.items() if len({g.sizes[f][a] for a in used}) == 1}
-    return replace(made, sizes=alike, inverse_n=made.inverse_n if is_alike(g, w) else {})
+    alike = {f: n for f, n in components.sizes.items() if len({g.sizes[f][a] for a in used}) == 1}
+    return replace(
+        components, sizes=alike, inverse_n=components.inverse_n if is_alike(g, w) else {}
+    )
 
 
 def check_shared(g: CovarianceComponents, w: FloatArray) -> None:

@@ -342,10 +342,10 @@ def _folded(
         times = float(np.prod([shown[f] for f in facets - {object_}]))
         spread[t, t] = np.outer(w, w) * divisors[t] * times
     values, cov = g.combined(spread)
-    made = replace(
+    components = replace(
         g.of_weights(w), values=values, cov=cov, sizes={}, inverse_n={}, mean_squares=None
     )
-    return made, shown
+    return components, shown
 
 
 def _matrices(
@@ -363,17 +363,17 @@ def _matrices(
     design = rows[0].plan.design
     effects = g.facets if own else tuple(design.closure(f) for f in g.facets)
     divisors, S = divisors_of(replace(g, facets=effects), given, object_), g.known
-    found = np.zeros((3, g.n_variables, g.n_variables))
+    matrices = np.zeros((3, g.n_variables, g.n_variables))
     for t, facets in enumerate(effects):
         if facets == {object_}:
-            found[0] += S[t]
+            matrices[0] += S[t]
             continue
-        found[2] += S[t] * divisors[t]
+        matrices[2] += S[t] * divisors[t]
         if object_ in facets:
-            found[1] += S[t] * divisors[t]
+            matrices[1] += S[t] * divisors[t]
     for a, study in enumerate(rows[:-1]):
-        found[:, a, a] = [float(study.columns[name][0]) for name in _ERRORS]
-    return found
+        matrices[:, a, a] = [float(study.columns[name][0]) for name in _ERRORS]
+    return matrices
 
 
 def _summary(study: MultivariateDStudy) -> Any:

@@ -299,9 +299,9 @@ def component_table(g: CovarianceComponents, alpha: float | None = None) -> pd.D
         for variable in range(g.n_variables):
             one = composite_of(g, np.eye(g.n_variables)[variable])
             unit = Quantities("linear", np.eye(len(g.names)))
-            found = FromComponents(one).limits(unit, alpha)
+            limits = FromComponents(one).limits(unit, alpha)
             here = (a == variable) & (b == variable)
-            low[here], high[here] = found.low[t[here]], found.high[t[here]]
+            low[here], high[here] = limits.low[t[here]], limits.high[t[here]]
         columns |= {"conf_low": low, "conf_high": high}
     return pd.DataFrame(columns)
 

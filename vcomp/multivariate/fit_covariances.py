@@ -97,10 +97,10 @@ def _lower(S: FloatArray) -> FloatArray:
 
 def _without_terms(layout: VariableLayout, Y: FloatArray) -> FloatArray:
     """Return columns after several rounds of subtracting the means of every term's groups."""
-    own, rest = layout.scores.of(0), Y - Y.mean(axis=0)
+    rows, rest = layout.scores.of(0), Y - Y.mean(axis=0)
     for _ in range(_ROUNDS):
         for groups, size in zip(layout.groups[:-1], layout.sizes[:-1], strict=True):
-            codes = groups[own]
+            codes = groups[rows]
             n = np.bincount(codes, minlength=size)[:, None]
             sums = np.stack([np.bincount(codes, x, size) for x in rest.T], axis=1)
             rest = rest - (sums / np.maximum(n, 1))[codes]
@@ -118,9 +118,9 @@ def element_map(layout: VariableLayout, L: FloatArray) -> FloatArray:
     places = elements(layout.linked)
     t, a, b = np.array(places).T
     same = t[:, None] == t[None, :]
-    made = L[a[:, None], a[None, :]] * L[b[:, None], b[None, :]]
+    derivatives = L[a[:, None], a[None, :]] * L[b[:, None], b[None, :]]
     across = L[a[:, None], b[None, :]] * L[b[:, None], a[None, :]]
-    return np.asarray(np.where(same, made + np.where((a != b)[None, :], across, 0.0), 0.0))
+    return np.asarray(np.where(same, derivatives + np.where((a != b)[None, :], across, 0.0), 0.0))
 
 
 Method: TypeAlias = Literal["reml", "ml", "anova", "type1", "henderson3"]
@@ -229,10 +229,10 @@ def fit_multivariate(
     )
     layout = lay_out(scores)
     strata = find_strata(layout)
-    found = _estimate(layout, strata, name, max_iter, tol)
-    if not found.converged:
-        warn(found.status)
-    return MultivariateResults(record_of(layout, strata, name, found), layout)
+    estimates = _estimate(layout, strata, name, max_iter, tol)
+    if not estimates.converged:
+        warn(estimates.status)
+    return MultivariateResults(record_of(layout, strata, name, estimates), layout)
 
 
 def _check_options(method: Any, max_iter: Any, tol: Any) -> str:

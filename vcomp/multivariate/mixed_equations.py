@@ -216,10 +216,10 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
 
     def _residual(self, S: FloatArray) -> tuple[FloatArray, float]:
         """Return the inverse residual matrix of every pattern, and log|R|."""
-        there = self._equations.units.observed
-        both = there[:, :, None] & there[:, None, :]
+        observed = self._equations.units.observed
+        both = observed[:, :, None] & observed[:, None, :]
         # A missing variable gets the residual variance 1, and 0 in the inverse.
-        R = np.where(both, S, np.eye(self._v) * ~there[:, None, :])
+        R = np.where(both, S, np.eye(self._v) * ~observed[:, None, :])
         logs = np.log(np.diagonal(np.linalg.cholesky(R), axis1=1, axis2=2)).sum(axis=1)
         inverses = np.where(both, np.linalg.inv(R), 0.0)
         total = 2.0 * float(logs @ self._equations.units.sizes)
@@ -228,20 +228,20 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
     def _inner(self, flat: FloatArray) -> FloatArray:
         """Return U'R⁻¹ of the first stage times the second, (groups, v, w)."""
         plan, v = self._plan, self._v
-        made = (self._equations.counts.inner @ flat).reshape(plan.n_groups, plan.n_slots, v, v)
-        return np.asarray(made.transpose(0, 2, 1, 3).reshape(plan.n_groups, v, plan.n_slots * v))
+        blocks = (self._equations.counts.inner @ flat).reshape(plan.n_groups, plan.n_slots, v, v)
+        return np.asarray(blocks.transpose(0, 2, 1, 3).reshape(plan.n_groups, v, plan.n_slots * v))
 
     def _outer(self, flat: FloatArray) -> list[FloatArray]:
         """Return for each class U'R⁻¹ of the first stage times its columns, (m, v, c v)."""
         v, found, first = self._v, [], 0
         for group_class in self._plan.classes:
             m, c = group_class.levels.size, group_class.columns.size
-            made = np.empty((m, v, c, v))
+            block = np.empty((m, v, c, v))
             for part, _ in self._equations.parts(group_class):
                 pairs = slice(first + part.start * c, first + part.stop * c)
                 blocks = (self._equations.counts.outer[pairs] @ flat).reshape(-1, c, v, v)
-                made[part] = blocks.transpose(0, 2, 1, 3)
-            found.append(made.reshape(m, v, c * v))
+                block[part] = blocks.transpose(0, 2, 1, 3)
+            found.append(block.reshape(m, v, c * v))
             first += m * c
         return found
 
@@ -249,20 +249,22 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
         """Return U'R⁻¹U of the second stage, (levels, w, w), and U'R⁻¹ times the third."""
         plan, v = self._plan, self._v
         n, e, q = plan.n_levels, plan.n_slots, plan.n_columns
-        own = (self._equations.counts.slots @ flat).reshape(n, e, e, v, v).transpose(0, 1, 3, 2, 4)
+        blocks = (
+            (self._equations.counts.slots @ flat).reshape(n, e, e, v, v).transpose(0, 1, 3, 2, 4)
+        )
         mixed = (
             (self._equations.counts.mixed @ flat).reshape(n, e, q, v, v).transpose(0, 1, 3, 2, 4)
         )
         return (
-            np.ascontiguousarray(own).reshape(n, e * v, e * v),
+            np.ascontiguousarray(blocks).reshape(n, e * v, e * v),
             np.ascontiguousarray(mixed).reshape(n, e * v, q * v),
         )
 
     def _third(self, flat: FloatArray) -> FloatArray:
         """Return W'R⁻¹W of the third stage."""
         q, v = self._plan.n_columns, self._v
-        made = (self._equations.counts.columns @ flat).reshape(q, q, v, v).transpose(0, 2, 1, 3)
-        return np.ascontiguousarray(made).reshape(q * v, q * v)
+        blocks = (self._equations.counts.columns @ flat).reshape(q, q, v, v).transpose(0, 2, 1, 3)
+        return np.ascontiguousarray(blocks).reshape(q * v, q * v)
 
     def _eliminate_groups(
         self,
@@ -324,12 +326,12 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
     def _scaled(self, M: FloatArray, blocks: list[FloatArray]) -> FloatArray:
         """Return M times the matrix with a block for every effect of each outer term."""
         v = self._v
-        made = np.empty_like(M)
+        product = np.empty_like(M)
         for (_, groups), block in zip(self._equations.groups_of_outer(), blocks, strict=True):
             part = slice(groups.start * v, groups.stop * v)
             columns = np.ascontiguousarray(M[:, part]).reshape(-1, v)
-            made[:, part] = (columns @ block).reshape(M.shape[0], -1)
-        return made
+            product[:, part] = (columns @ block).reshape(M.shape[0], -1)
+        return product
 
     def _root_of_level(self, S: FloatArray) -> FloatArray:
         """Return L of the positions of a level in the second stage, block diagonal."""
@@ -343,23 +345,23 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
         self, inner: FloatArray, outer: list[FloatArray], u2: FloatArray, u3: FloatArray
     ) -> FloatArray:
         """Return U'R⁻¹ of the first stage times effects of the other two, (groups, v)."""
-        found = np.empty(inner.shape[:2])
+        sums = np.empty(inner.shape[:2])
         for c, B in zip(self._plan.classes, outer, strict=True):
-            found[c.groups] = B @ u3[c.rows(self._v)]
+            sums[c.groups] = B @ u3[c.rows(self._v)]
             if self._plan.n_slots:
-                found[c.groups] += _times(inner[c.groups], u2[c.levels])
-        return found
+                sums[c.groups] += _times(inner[c.groups], u2[c.levels])
+        return sums
 
     def _sums_of_terms(self, point: EquationsPoint) -> list[FloatArray]:
         """Return Z_t'Py of every term, Py for the residual, (effects, v)."""
         plan = self._plan
         z1, z2, z3 = (stage.places @ point.Py for stage in self._equations.stages)
         by_slot = z2.reshape(plan.n_levels, plan.n_slots, self._v)
-        found = {plan.first: z1}
+        sums = {plan.first: z1}
         for t in plan.inner:
-            found[t] = by_slot[:, plan.term_of_slot == t].reshape(-1, self._v)
-        found |= {t: z3[part] for t, part in self._equations.groups_of_outer()}
-        return [*(found[t] for t in range(self._equations.k)), point.Py]
+            sums[t] = by_slot[:, plan.term_of_slot == t].reshape(-1, self._v)
+        sums |= {t: z3[part] for t, part in self._equations.groups_of_outer()}
+        return [*(sums[t] for t in range(self._equations.k)), point.Py]
 
     def _expected(self, S: FloatArray) -> FloatArray:
         """Return ½ tr(P V_i P V_j), for few scores."""
@@ -375,11 +377,13 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
             pair = (w == a)[:, None] & (w == b)[None, :]
             products.append(P @ (same[t] & (pair | pair.T)).astype(float))
         m = len(products)
-        found = np.empty((m, m))
+        information = np.empty((m, m))
         for i in range(m):
             for j in range(i + 1):
-                found[i, j] = found[j, i] = 0.5 * float((products[i] * products[j].T).sum())
-        return found
+                information[i, j] = information[j, i] = 0.5 * float(
+                    (products[i] * products[j].T).sum()
+                )
+        return information
 
 
 def _factor(A: FloatArray, L: FloatArray) -> tuple[FloatArray, FloatArray, float]:

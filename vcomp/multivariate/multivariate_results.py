@@ -383,8 +383,8 @@ class MultivariateResults(display.Printed):
 
         g = self._record.components
         name = object_term(g, object)
-        found = profile_variability(g, name, self._record.means)
-        return pd.Series(found, name="profile variance")
+        variability = profile_variability(g, name, self._record.means)
+        return pd.Series(variability, name="profile variance")
 
     def optimal_weights(
         self,

@@ -197,11 +197,11 @@ def _columns(
     groups: Sequence[IntArray], sizes: Sequence[int], outer: tuple[int, ...]
 ) -> tuple[tuple[LongArray, ...], int]:
     """Return the positions of the outer terms and the means in the third stage."""
-    found, start = [], 0
+    columns, start = [], 0
     for t in outer:
-        found.append(start + groups[t].astype(np.int64))
+        columns.append(start + groups[t].astype(np.int64))
         start += sizes[t]
-    return (*found, np.full(groups[0].size, start, dtype=np.int64)), start + 1
+    return (*columns, np.full(groups[0].size, start, dtype=np.int64)), start + 1
 
 
 def _slots(
@@ -282,10 +282,10 @@ class Units:
 
     def times(self, X: FloatArray, blocks: FloatArray) -> FloatArray:
         """Return the rows of X times the (p, v, v) matrix of their pattern."""
-        made = np.empty_like(X)
+        product = np.empty_like(X)
         for part, block in zip(self.parts, blocks, strict=True):
-            made[part] = X[part] @ block
-        return made
+            product[part] = X[part] @ block
+        return product
 
     def products(self, X: FloatArray) -> FloatArray:
         """Return the sums of products of the columns of X in every pattern, (p, c, c)."""
@@ -302,15 +302,15 @@ def units_of(layout: VariableLayout, y: FloatArray) -> Units:
     """
     scores, v = layout.scores, layout.n_variables
     Y = np.zeros((scores.n_units, v))
-    there = np.zeros((scores.n_units, v), dtype=bool)
+    observed = np.zeros((scores.n_units, v), dtype=bool)
     Y[scores.unit, scores.variable] = y
-    there[scores.unit, scores.variable] = True
-    name = there @ np.left_shift(np.int64(1), np.arange(v))
+    observed[scores.unit, scores.variable] = True
+    name = observed @ np.left_shift(np.int64(1), np.arange(v))
     order = np.argsort(name, kind="stable")
     starts = np.flatnonzero(np.diff(name[order], prepend=-1))
     ends = np.append(starts[1:], order.size)
     parts = tuple(slice(int(a), int(b)) for a, b in zip(starts, ends, strict=True))
-    return Units(Y[order], there[order][starts], parts, order)
+    return Units(Y[order], observed[order][starts], parts, order)
 
 
 def of_units(layout: VariableLayout, values: Any, order: LongArray) -> Any:
@@ -421,11 +421,11 @@ def _outer_pairs(plan: Elimination) -> list[LongArray]:
     starts = np.cumsum(sizes[of_group]) - sizes[of_group]
     known = np.concatenate([k * plan.n_columns + c.columns for k, c in enumerate(plan.classes)])
     before = (np.cumsum(sizes) - sizes)[of_group]
-    found = []
+    pairs = []
     for column in plan.columns:
         key = of_group[plan.group] * plan.n_columns + column
-        found.append((starts - before)[plan.group] + np.searchsorted(known, key))
-    return found
+        pairs.append((starts - before)[plan.group] + np.searchsorted(known, key))
+    return pairs
 
 
 _MOST_EFFECTS = 5000

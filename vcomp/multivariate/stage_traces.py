@@ -45,9 +45,9 @@ def subtract_by_level(
     starts = np.flatnonzero(np.diff(levels, prepend=-1))
     shape = totals.shape[1:]
     if levels.size < _FEW_GROUPS * starts.size:
-        made = (left.transpose(0, 2, 1) @ right).reshape(levels.size, -1)
+        products = (left.transpose(0, 2, 1) @ right).reshape(levels.size, -1)
         sums = csr_array((np.ones(levels.size), np.arange(levels.size), [*starts, levels.size]))
-        totals[levels[starts]] -= (sums @ made).reshape(-1, *shape)
+        totals[levels[starts]] -= (sums @ products).reshape(-1, *shape)
         return
     rows = left.shape[1]
     left, right = left.reshape(-1, left.shape[2]), right.reshape(-1, right.shape[2])
@@ -79,8 +79,8 @@ class ErrorSums:
         """Add blocks (rows, v, columns, v), once or with their transposes."""
         v = self._v
         flat = np.ascontiguousarray(blocks.transpose(0, 2, 1, 3)).reshape(-1, v * v)
-        made = (counts.T @ flat).reshape(-1, v, v)
-        self._total += made + made.transpose(0, 2, 1) if mixed else made
+        sums = (counts.T @ flat).reshape(-1, v, v)
+        self._total += sums + sums.transpose(0, 2, 1) if mixed else sums
 
     def add_columns(self, psi: FloatArray) -> None:
         """Add the errors of the third stage."""
@@ -120,15 +120,15 @@ def term_traces(eq: StageEquations, point: EquationsPoint) -> FloatArray:
     plan, v = eq.plan, eq.v
     psi = point.psi if eq.reml else point.psi_v
     errors = None if _is_known_sum(eq) else ErrorSums(eq.counts, plan, v)
-    found = np.zeros((eq.k + 1, v, v))
-    _traces_of_outer(eq, found, point, psi)
+    traces = np.zeros((eq.k + 1, v, v))
+    _traces_of_outer(eq, traces, point, psi)
     if errors is not None:
         errors.add_columns(psi)
-    C, across = _traces_of_inner(eq, found, point, psi, errors)
+    C, across = _traces_of_inner(eq, traces, point, psi, errors)
     for place in range(len(plan.classes)):
-        _traces_of_class(eq, found, point, (psi, C, across), place, errors)
-    found[-1] = _trace_of_units(eq, point, found, errors)
-    return found
+        _traces_of_class(eq, traces, point, (psi, C, across), place, errors)
+    traces[-1] = _trace_of_units(eq, point, traces, errors)
+    return traces
 
 
 def _traces_of_outer(
@@ -165,7 +165,7 @@ def expected_of_outer(
     v, psi = eq.v, point.psi if eq.reml else point.psi_v
     products, N, halves = _left_of_outer(eq, point, psi)
     Q = (products @ N.T + halves @ halves.T).reshape(-1, v, N.shape[0])
-    half, made = np.where(a == b, 0.5, 1.0), np.empty((t.size, t.size))
+    half, information = np.where(a == b, 0.5, 1.0), np.empty((t.size, t.size))
     for u, rows in eq.groups_of_outer():
         for w, columns in eq.groups_of_outer():
             blocks = Q[rows, :, columns.start * v : columns.stop * v]
@@ -174,8 +174,8 @@ def expected_of_outer(
             M = np.tensordot(blocks, blocks, ((0, 2), (0, 2)))
             x, y = np.flatnonzero(t == u)[:, None], np.flatnonzero(t == w)
             traces = M[b[x], b[y], a[x], a[y]] + M[a[x], b[y], b[x], a[y]]
-            made[x, y] = half[x] * half[y] * traces
-    return made
+            information[x, y] = half[x] * half[y] * traces
+    return information
 
 
 def _traces_of_inner(
@@ -289,11 +289,11 @@ class ElementPlaces:
     def folded(self, K: FloatArray) -> FloatArray:
         """Return K[a, tb] + K[b, ta], once where a = b, (…, m), from K of (…, v (k v))."""
         k, v, axis = self.k, self.v, K.ndim - 1
-        made = K.take((self.a * k + self.t) * v + self.b, axis=axis)
+        folded = K.take((self.a * k + self.t) * v + self.b, axis=axis)
         other = K.take((self.b * k + self.t) * v + self.a, axis=axis)
         other *= self.a != self.b
-        made += other
-        return np.asarray(made)
+        folded += other
+        return np.asarray(folded)
 
     def folded_twice(self, G: FloatArray) -> FloatArray:
         """Return sums of R ⊗ M folded on both sides, (m, m).
@@ -304,13 +304,13 @@ class ElementPlaces:
         """
         v, width = self.v, self.k * self.v
         G = G.reshape(v, v, width, width)
-        found = np.zeros((self.size, self.size))
+        sums = np.zeros((self.size, self.size))
         for a, b, once in self._both:
             for c, d, also in self._both:
                 rows, columns = self.t * v + b, self.t * v + d
-                made = G[a[:, None], c, rows[:, None], columns]
-                found += once[:, None] * also * made
-        return found
+                terms = G[a[:, None], c, rows[:, None], columns]
+                sums += once[:, None] * also * terms
+        return sums
 
     @property
     def _both(self) -> tuple[tuple[LongArray, LongArray, FloatArray], ...]:
@@ -349,9 +349,9 @@ class StageProducts:
         starts = self._stage.starts[effects.start : effects.stop + 1]
         q, v, width = starts.size - 1, self._places.v, self._places.k * self._places.v
         entries = starts[:-1, None] + np.arange(np.diff(starts).max(initial=0))
-        there = entries < starts[1:, None]
-        entries[~there] = 0
-        patterns = np.where(there, self._stage.patterns[entries], len(self._inverses) - 1)
+        exists = entries < starts[1:, None]
+        entries[~exists] = 0
+        patterns = np.where(exists, self._stage.patterns[entries], len(self._inverses) - 1)
         R = self._inverses[patterns].reshape(*entries.shape, v * v)
         K = (R.transpose(0, 2, 1) @ self._sums[entries]).reshape(q, v, v * width)
         return self._places.folded(K if left is None else left.transpose(0, 2, 1) @ K)
@@ -359,12 +359,12 @@ class StageProducts:
     def all(self, eq: StageEquations) -> FloatArray:
         """Return the products of all effects, (effects, v, elements)."""
         starts = self._stage.starts
-        made = np.empty((starts.size - 1, self._places.v, self._places.size))
+        products = np.empty((starts.size - 1, self._places.v, self._places.size))
         # A mean has all patterns.
         columns = max(int(np.diff(starts).max(initial=0)), self._places.k * self._places.v)
-        for part in slices(len(made), eq.at_once(columns)):
-            made[part] = self(part)
-        return made
+        for part in slices(len(products), eq.at_once(columns)):
+            products[part] = self(part)
+        return products
 
 
 def average_information(eq: StageEquations, point: EquationsPoint) -> FloatArray:

@@ -104,9 +104,11 @@ def covariance_of_forms(tensor: FloatArray, values: FloatArray) -> FloatArray:
     # (pairs, pairs, k): σ_ac, σ_bd, σ_ad and σ_bc of pairs (a, b) and (c, d).
     ac, bd = values[:, a[:, None], a[None, :]], values[:, b[:, None], b[None, :]]
     ad, bc = values[:, a[:, None], b[None, :]], values[:, b[:, None], a[None, :]]
-    found = np.einsum("xytu,tpq,upq->xpyq", tensor, ac, bd, optimize=True)
-    found = 0.5 * (found + np.einsum("xytu,tpq,upq->xpyq", tensor, ad, bc, optimize=True))
-    matrix: FloatArray = found.reshape(k * a.size, k * a.size)
+    covariance = np.einsum("xytu,tpq,upq->xpyq", tensor, ac, bd, optimize=True)
+    covariance = 0.5 * (
+        covariance + np.einsum("xytu,tpq,upq->xpyq", tensor, ad, bc, optimize=True)
+    )
+    matrix: FloatArray = covariance.reshape(k * a.size, k * a.size)
     return 0.5 * (matrix + matrix.T)
 
 
@@ -166,7 +168,7 @@ def find_strata(layout: VariableLayout) -> Strata | None:
     scores = layout.scores
     if not layout.same_rows or not scores.models[0].design.structure.balanced:
         return None
-    own = scores.of(0)
+    rows = scores.of(0)
     sets = _closed([_places(layout, t) for t in range(len(layout.names) - 1)])
     codes = {s: _codes(layout, s) for s in sets}
     if not all(_orthogonal(codes, s, r) for s, r in combinations(sets, 2)):
@@ -204,7 +206,7 @@ def find_strata(layout: VariableLayout) -> Strata | None:
         products=np.array(squares)[kept] / d[:, None, None],
         coefficients=coefficients[kept],
         mean=np.array([*(n / q for q in layout.sizes[:-1]), 1.0]),
-        n=int(own.stop - own.start),
+        n=int(rows.stop - rows.start),
     )
 
 
@@ -216,21 +218,21 @@ def _places(layout: VariableLayout, term: int) -> Facets:
 
 def _closed(sets: list[Facets]) -> list[Facets]:
     """Return the sets, their intersections and the empty set, smaller ones first."""
-    found = {frozenset(), *sets}
+    closed = {frozenset(), *sets}
     while True:
-        more = {s & r for s, r in combinations(found, 2)} - found
+        more = {s & r for s, r in combinations(closed, 2)} - closed
         if not more:
-            return sorted(found, key=lambda s: (len(s), sorted(s)))
-        found |= more
+            return sorted(closed, key=lambda s: (len(s), sorted(s)))
+        closed |= more
 
 
 def _codes(layout: VariableLayout, facets: Facets) -> tuple[FloatArray, int]:
     """Return for each row of the first variable its combination of levels of some facets."""
-    scores, own = layout.scores, layout.scores.of(0)
-    codes, size = np.zeros(own.stop - own.start, dtype=np.int32), 1
+    scores, rows = layout.scores, layout.scores.of(0)
+    codes, size = np.zeros(rows.stop - rows.start, dtype=np.int32), 1
     for place in sorted(facets):
         levels = len(scores.levels[place])
-        keys, codes = number_combinations(codes, size, scores.codes[place][own], levels)
+        keys, codes = number_combinations(codes, size, scores.codes[place][rows], levels)
         size = keys.size
     return codes, size
 
@@ -319,9 +321,9 @@ class MeanProductsLikelihood:
         """Return ½ Σ_s d_s tr(E_i A_s E_j B_s) of all elements."""
         a, b = np.triu_indices(self.linked.shape[1])
         traces = pair_traces(A, B, a, b)
-        found = np.einsum("s,st,su,spq->tpuq", 0.5 * self._df, self._C, self._C, traces)
+        blocks = np.einsum("s,st,su,spq->tpuq", 0.5 * self._df, self._C, self._C, traces)
         m = self._C.shape[1] * a.size
-        matrix: FloatArray = found.reshape(m, m)
+        matrix: FloatArray = blocks.reshape(m, m)
         assert m == len(elements(self.linked))
         return 0.5 * (matrix + matrix.T)
 

@@ -152,12 +152,12 @@ class VariableLayout:
         variables (Brennan 2001, eq. 7.28, for one variable); (k + 1, v, v), over their common
         groups.
         """
-        v, found = self.n_variables, []
+        v, means = self.n_variables, []
         for u in range(len(self.names)):
-            found.append(self.shares(term, u))
+            means.append(self.shares(term, u))
         both = self.counts[term] > 0.0
         result = np.zeros((len(self.names), v, v))
-        for u, shares in enumerate(found):
+        for u, shares in enumerate(means):
             for a in range(v):
                 for b in range(v):
                     here = both[:, a] & both[:, b]

@@ -79,12 +79,12 @@ def _summands(text: str) -> list[str]:
             f"cannot read the left of the formula, {text!r}; it is a sum of columns or "
             "expressions, such as verbal + maths"
         ) from None
-    found: list[str] = []
+    summands: list[str] = []
     while isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add):
-        found.append(ast.get_source_segment(text, tree.right) or "")
+        summands.append(ast.get_source_segment(text, tree.right) or "")
         tree = tree.left
-    found.append(ast.get_source_segment(text, tree) or "")
-    return _distinct(found[::-1])
+    summands.append(ast.get_source_segment(text, tree) or "")
+    return _distinct(summands[::-1])
 
 
 def _distinct(names: list[str]) -> list[str]:

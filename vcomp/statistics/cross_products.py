@@ -215,25 +215,25 @@ class RollUp:
     @cached_property
     def group_n(self) -> tuple[FloatArray, ...]:
         """Numbers of rows of the groups of every term."""
-        found: dict[int, FloatArray] = {}
+        counts: dict[int, FloatArray] = {}
         for t in self._finest_first:
             source, codes = self._source([t]), self._codes
             size = self._chunk.sizes[t]
-            weights = self._chunk.counts if source == _ROWS else found[source]
+            weights = self._chunk.counts if source == _ROWS else counts[source]
             if weights is None:
-                found[t] = group_counts(codes(t, source), size)
+                counts[t] = group_counts(codes(t, source), size)
             else:
-                found[t] = group_sums(codes(t, source), weights[:, None], size)[:, 0]
-        return tuple(found[t] for t in range(len(self._facets)))
+                counts[t] = group_sums(codes(t, source), weights[:, None], size)[:, 0]
+        return tuple(counts[t] for t in range(len(self._facets)))
 
     def sums(self, columns: FloatArray) -> tuple[FloatArray, ...]:
         """Return the sums of columns (n, m) of the rows within the groups of every term."""
-        found: dict[int, FloatArray] = {}
+        totals: dict[int, FloatArray] = {}
         for t in self._finest_first:
             source = self._source([t])
-            values = columns if source == _ROWS else found[source]
-            found[t] = group_sums(self._codes(t, source), values, self._chunk.sizes[t])
-        return tuple(found[t] for t in range(len(self._facets)))
+            values = columns if source == _ROWS else totals[source]
+            totals[t] = group_sums(self._codes(t, source), values, self._chunk.sizes[t])
+        return tuple(totals[t] for t in range(len(self._facets)))
 
     def sums_and_products(
         self, y: FloatArray, X: FloatArray
@@ -249,19 +249,19 @@ class RollUp:
         """
         counts, b = self._chunk.counts, 1 + X.shape[1]
         of_rows = [t for t in self._finest_first if self._source([t]) == _ROWS]
-        found = {t: np.zeros((self._chunk.sizes[t], b)) for t in of_rows}
+        totals = {t: np.zeros((self._chunk.sizes[t], b)) for t in of_rows}
         products = np.zeros((b, b))
         for rows, block in row_blocks(y, X):
             weighted = block if counts is None else block * counts[rows, None]
             for t in of_rows:
-                add_group_sums(self._chunk.codes[t][rows], weighted, found[t])
+                add_group_sums(self._chunk.codes[t][rows], weighted, totals[t])
             products += block.T @ weighted
         for t in self._finest_first:
-            if t not in found:
+            if t not in totals:
                 source = self._source([t])
                 codes = self._codes(t, source)
-                found[t] = group_sums(codes, found[source], self._chunk.sizes[t])
-        return tuple(found[t] for t in range(len(self._facets))), products
+                totals[t] = group_sums(codes, totals[source], self._chunk.sizes[t])
+        return tuple(totals[t] for t in range(len(self._facets))), products
 
     def pairs(
         self, *, free_bytes: Callable[[], float] = available_bytes
@@ -290,8 +290,8 @@ class RollUp:
                 of_rows = ONCE if self._chunk.counts is None else self._chunk.counts
                 weights = of_rows if source == _ROWS else self.group_n[source]
                 if weights.size and weights.min() == 0.0:  # groups without rows in this chunk
-                    there = weights > 0.0
-                    rows, cols, weights = rows[there], cols[there], weights[there]
+                    filled = weights > 0.0
+                    rows, cols, weights = rows[filled], cols[filled], weights[filled]
                 indptr, indices, counts = pair_counts(rows, cols, sizes[t], sizes[u], weights)
                 yield (t, u), PairTable(indptr, indices, counts, sizes[u])
 
@@ -348,15 +348,15 @@ class RollUp:
             for facet in self._facets[term] - levels.keys():
                 inner = next(f for f in levels if (f, facet) in self._outer)
                 levels[facet] = self._outer[inner, facet][levels[inner]].astype(np.int64)
-            own = self._chunk.terms[term]
-            self._maps[term, source] = own.groups(levels, self._chunk.facet_sizes)
+            design = self._chunk.terms[term]
+            self._maps[term, source] = design.groups(levels, self._chunk.facet_sizes)
         return self._maps[term, source]
 
 
 def _nested_facets(chunk: Chunk) -> dict[tuple[int, int], IntArray]:
     """Return the outer level of each inner level for nested pairs of facets (inner, outer)."""
     sizes = chunk.facet_sizes
-    found = {}
+    nested = {}
     for inner, outer in permutations(range(len(sizes)), 2):
         if sizes[inner] > sizes[outer]:
             level = determined_levels(
@@ -364,8 +364,8 @@ def _nested_facets(chunk: Chunk) -> dict[tuple[int, int], IntArray]:
             )
             # Nesting is not known from rows that lack levels.
             if level.size and level.min() >= 0:
-                found[inner, outer] = level
-    return found
+                nested[inner, outer] = level
+    return nested
 
 
 class _LazyPairs(Mapping[tuple[int, int], PairTable]):

@@ -213,11 +213,11 @@ class CrossedTable:
         """Return F' diag(w) F for weights of the levels of the longer facet, not negative."""
         size = self.sizes[1 - self.longer]
         if not self.is_by_holes:
-            found = np.zeros((size, size))
+            product = np.zeros((size, size))
             for part in slices(weights.size, max(slab // size, 1)):
                 rows = self._dense(part) * np.sqrt(weights[part])[:, None]
-                found += rows.T @ rows
-            return found
+                product += rows.T @ rows
+            return product
         # (1 − h)(1 − h)' of each level
         missed = group_sums(self.holes, weights[self._row_of_hole][:, None], size)
         both: FloatArray = weighted_gram(self.ends, self.holes, self._ones, weights, size)
@@ -226,11 +226,11 @@ class CrossedTable:
 
     def forms(self, T: FloatArray, slab: int = _SLAB) -> FloatArray:
         """Return f'T f for every row f of F; T is symmetric."""
-        size, found = len(T), np.empty(self.ends.size - 1)
-        for part in slices(found.size, max(slab // size, 1)):
+        size, values = len(T), np.empty(self.ends.size - 1)
+        for part in slices(values.size, max(slab // size, 1)):
             rows = self._dense(part)
-            found[part] = np.einsum("ij,ij->i", rows @ T, rows)
-        return found
+            values[part] = np.einsum("ij,ij->i", rows @ T, rows)
+        return values
 
     def _dense(self, part: slice) -> FloatArray:
         """Return some rows of F."""
@@ -266,7 +266,11 @@ def find_crossed_table(
     free_bytes : returns the free memory
     """
     sizes, facets = chunk.sizes, [term.facets for term in chunk.terms]
-    if len(sizes) != 2 or any(len(own) > 1 for own in facets) or facets[0] == facets[1]:
+    if (
+        len(sizes) != 2
+        or any(len(positions) > 1 for positions in facets)
+        or facets[0] == facets[1]
+    ):
         return None
     n, n_cells = chunk.response.size, float(sizes[0]) * sizes[1]
     if not LEAST_FILLED * n_cells <= n <= n_cells or min(sizes) > most_levels:

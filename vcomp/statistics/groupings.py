@@ -52,11 +52,11 @@ class Groupings:
 
 def find_groupings(terms: Sequence[TermDesign], grid: Grid) -> Groupings:
     """Return the different groupings of the cells of a grid by the terms."""
-    found: list[tuple[IntArray, int]] = [(np.zeros(grid.n_cells, np.int32), 1)]
-    places = [_place(term, found, grid) for term in terms]
-    by_size = sorted(range(len(found)), key=lambda g: found[g][1])
-    position = {g: k for k, g in enumerate(by_size)} | {-1: len(found)}
-    ordered = [found[g] for g in by_size]
+    groupings: list[tuple[IntArray, int]] = [(np.zeros(grid.n_cells, np.int32), 1)]
+    places = [_place(term, groupings, grid) for term in terms]
+    by_size = sorted(range(len(groupings)), key=lambda g: groupings[g][1])
+    position = {g: k for k, g in enumerate(by_size)} | {-1: len(groupings)}
+    ordered = [groupings[g] for g in by_size]
     order = np.lexsort([codes for codes, _ in reversed(ordered)])
     rank = np.empty(order.size, dtype=np.int32)
     rank[order] = np.arange(order.size, dtype=np.int32)
@@ -430,14 +430,14 @@ def split_means(
     tables: Sequence[FloatArray], shape: tuple[int, ...]
 ) -> dict[tuple[int, ...], FloatArray]:
     """Return for every stratum the (q, b, r) parts of b tables (R, q) of means in groups."""
-    found: dict[tuple[int, ...], FloatArray] = {}
+    parts: dict[tuple[int, ...], FloatArray] = {}
     for b, table in enumerate(tables):
         for contrasts, part in split_axes(table.copy(), shape).items():
-            if contrasts not in found:
+            if contrasts not in parts:
                 r, q = part.shape
-                found[contrasts] = np.empty((q, len(tables), r))
-            found[contrasts][:, b] = part.T
-    return found
+                parts[contrasts] = np.empty((q, len(tables), r))
+            parts[contrasts][:, b] = part.T
+    return parts
 
 
 def split_combinations(
@@ -454,19 +454,19 @@ def split_combinations(
     first : (p,) a row of X
     vary : (p,) which columns of X vary
     """
-    found: dict[tuple[int, ...], FloatArray] = {}
+    parts: dict[tuple[int, ...], FloatArray] = {}
     axes = tuple(range(len(shape)))
     for k, table in enumerate(tables):
         for contrasts, part in split_axes(table[:, None], shape).items():
-            if contrasts not in found:
+            if contrasts not in parts:
                 n_values = 0 if contrasts == axes else part.shape[0]
-                found[contrasts] = np.empty((1, len(tables), n_values))
+                parts[contrasts] = np.empty((1, len(tables), n_values))
             if contrasts != axes:
-                found[contrasts][0, k] = part[:, 0]
-    found[axes] = tables[None]  # split in place
+                parts[contrasts][0, k] = part[:, 0]
+    parts[axes] = tables[None]  # split in place
     means = np.concatenate([[0.0], first])[None, :, None] * np.sqrt(prod(shape))
-    means[:, [True, *vary]] = found[()]
-    return found | {(): means}
+    means[:, [True, *vary]] = parts[()]
+    return parts | {(): means}
 
 
 def group_means(table: FloatArray, n: FloatArray, groups: IntArray) -> FloatArray:

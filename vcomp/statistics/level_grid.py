@@ -201,23 +201,23 @@ class LevelGrid:
 
     def group_sums(self, z: FloatArray, term: int) -> FloatArray:
         """Return the sums of (…, I, C) over the groups of a term, (…, nodes, size)."""
-        own = self.terms[term]
-        sums: FloatArray = self.node_sums(z, own.depth) @ own.indicator
+        groups = self.terms[term]
+        sums: FloatArray = self.node_sums(z, groups.depth) @ groups.indicator
         return sums
 
     def in_cells(self, effects: FloatArray, term: int) -> FloatArray:
         """Return the values (…, nodes, size) of groups in the filled cells, (…, I, C)."""
-        own, node = self.terms[term], np.arange(self.n_nodes[0])
-        for up in self.parents[: own.depth]:
+        groups, node = self.terms[term], np.arange(self.n_nodes[0])
+        for up in self.parents[: groups.depth]:
             node = up[node]
-        inside: FloatArray = effects[..., node[:, None], own.codes] * self.filled
+        inside: FloatArray = effects[..., node[:, None], groups.codes] * self.filled
         return inside
 
     def of_groups(self, values: FloatArray, term: int) -> FloatArray:
         """Return values (…, nodes, size) in the order of the groups of a term, (…, q)."""
         flat = values.reshape(*values.shape[:-2], -1)
-        found: FloatArray = flat[..., self.terms[term].places]
-        return found
+        ordered: FloatArray = flat[..., self.terms[term].places]
+        return ordered
 
     @cached_property
     def column_sums(self) -> list[FloatArray]:
@@ -470,33 +470,33 @@ def find_alike(
     n_filled = np.count_nonzero(filled, axis=1)
     by_holes = (2 * n_filled >= n_cells) & equal
     sizes = np.where(by_holes, n_cells - n_filled, n_filled)
-    found, orders, start = [], [np.zeros(0, dtype=np.int64)], 0
+    blocks, orders, start = [], [np.zeros(0, dtype=np.int64)], 0
     for holes in (True, False):
         for s in np.unique(sizes[by_holes == holes]).tolist():
             levels = np.flatnonzero((by_holes == holes) & (sizes == s))
             cells = np.nonzero(filled[levels] ^ holes)[1].reshape(levels.size, s)
-            own = np.ones(cells.shape) if holes else counts[levels[:, None], cells]
+            scores = np.ones(cells.shape) if holes else counts[levels[:, None], cells]
             # Levels of the same pattern are adjacent, in the same block.
-            order = np.lexsort([parents[levels], _hashed(cells, own)])
+            order = np.lexsort([parents[levels], _hashed(cells, scores)])
             step = max(_BLOCK // max(n_cells, s * s), 1)
             for first in range(0, levels.size, step):
                 some = order[first : first + step]
                 places = slice(start, start + some.size)
-                found.append(
+                blocks.append(
                     _patterns(
-                        holes, places, cells[some], own[some], parents[levels[some]], n_cells
+                        holes, places, cells[some], scores[some], parents[levels[some]], n_cells
                     )
                 )
                 orders.append(levels[some])
                 start += some.size
-    return tuple(found), np.concatenate(orders)
+    return tuple(blocks), np.concatenate(orders)
 
 
-def _hashed(cells: LongArray, own: FloatArray) -> NDArray[np.uint64]:
+def _hashed(cells: LongArray, scores: FloatArray) -> NDArray[np.uint64]:
     """Return a hash of each row, (L,)."""
     odd = np.uint64(0x9E3779B97F4A7C15)
     weights = np.cumprod(np.full(2 * cells.shape[1], odd))
-    both = np.hstack([cells.view(np.uint64), own.view(np.uint64)])
+    both = np.hstack([cells.view(np.uint64), scores.view(np.uint64)])
     hashed: NDArray[np.uint64] = (both * weights).sum(axis=1, dtype=np.uint64)
     return hashed
 

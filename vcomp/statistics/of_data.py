@@ -61,9 +61,9 @@ def sum_rows(formula: Formula, rows: Rows, reading: Reading) -> SummedData:
 
 def _response_sums(design: Design, rows: Rows, statistics: Statistics) -> tuple[float, float]:
     """Return the mean of the response and the sum of squares about it."""
-    found = None if statistics.strata is None else statistics.strata.response_sums()
-    if found is not None:
-        return design.origin + found[0], found[1]
+    sums = None if statistics.strata is None else statistics.strata.response_sums()
+    if sums is not None:
+        return design.origin + sums[0], sums[1]
     mean = float(rows.y.mean())
     away = len(rows) * (mean - design.origin) ** 2
     if away <= 1e-3 * statistics.yy:
@@ -88,9 +88,9 @@ def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
     """
     begun = perf_counter()
     if reading.is_on_dask(data):
-        found = finish(batches.gather_on_dask(formula, data, reading, collapse=True), reading)
+        summed = finish(batches.gather_on_dask(formula, data, reading, collapse=True), reading)
         return replace(
-            found,
+            summed,
             parts=partial(batches.parts_on_dask, formula, data),
             seconds={"gather": perf_counter() - begun},
         )
@@ -99,10 +99,10 @@ def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
     if not reading.in_batches(source, len(names)):
         rows = Rows.select(formula, source, reading, names)
         read = perf_counter() - begun
-        found = sum_rows(formula, rows, reading)
-        return replace(found, seconds={"read": read, **found.seconds})
+        summed = sum_rows(formula, rows, reading)
+        return replace(summed, seconds={"read": read, **summed.seconds})
     decided = perf_counter()
-    found = finish(batches.gather(formula, source, reading, collapse=True), reading)
+    summed = finish(batches.gather(formula, source, reading, collapse=True), reading)
     seconds = {"read": decided - begun, "gather": perf_counter() - decided}
     again = partial(batches.Batches, formula, source)
-    return replace(found, again=again, parts=again, seconds=seconds)
+    return replace(summed, again=again, parts=again, seconds=seconds)

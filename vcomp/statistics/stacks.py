@@ -96,15 +96,17 @@ class StackTables:
         columns : (p + 1, n) X and y
         """
         q, last = layout.sizes[layout.lead], layout.width + 1
-        own = codes[layout.lead].astype(np.int64)
+        groups = codes[layout.lead].astype(np.int64)
         begin = last - len(columns)
         lead, products = np.zeros((q, last)), np.zeros((last, last))
         products[begin:, begin:] = columns @ columns.T
         for c, column in enumerate(columns):
-            lead[:, begin + c] = np.bincount(own, column, minlength=q)
+            lead[:, begin + c] = np.bincount(groups, column, minlength=q)
         for t, at in layout.places.items():
             size = layout.sizes[t]
-            lead[:, at] = np.bincount(own * size + codes[t], minlength=q * size).reshape(q, size)
+            lead[:, at] = np.bincount(groups * size + codes[t], minlength=q * size).reshape(
+                q, size
+            )
             for c, column in enumerate(columns):
                 products[at, begin + c] = np.bincount(codes[t], column, minlength=size)
             products[begin:, at] = products[at, begin:].T
@@ -114,7 +116,7 @@ class StackTables:
                     joined = codes[t].astype(np.int64) * other + codes[u]
                     pairs = np.bincount(joined, minlength=size * other).reshape(size, other)
                     products[at, other_at], products[other_at, at] = pairs, pairs.T
-        lead_n = np.bincount(own, minlength=q).astype(float)
+        lead_n = np.bincount(groups, minlength=q).astype(float)
         return cls(layout, columns.shape[1], products, lead_n, lead)
 
     def without(self, rows: StackTables) -> StackTables:
@@ -131,10 +133,10 @@ class StackTables:
     @property
     def n_groups(self) -> tuple[int, ...]:
         """Numbers of groups of the terms that have rows."""
-        there = np.diagonal(self.products) > 0.0
-        found = {t: there[at] for t, at in self.layout.places.items()}
-        found[self.layout.lead] = self.lead_n > 0.0
-        return tuple(int(found[t].sum()) for t in range(len(found)))
+        has_rows = np.diagonal(self.products) > 0.0
+        by_term = {t: has_rows[at] for t, at in self.layout.places.items()}
+        by_term[self.layout.lead] = self.lead_n > 0.0
+        return tuple(int(by_term[t].sum()) for t in range(len(by_term)))
 
     @cached_property
     def by_count(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -142,18 +144,18 @@ class StackTables:
         if self.whole is not None:
             changed = np.flatnonzero(self.lead_n != self.whole.lead_n)
             if changed.size <= _FEW_CHANGED * self.lead_n.size:
-                found = self._changed(self.whole, changed)
-                if found is not None:
-                    return found
+                sums = self._changed(self.whole, changed)
+                if sums is not None:
+                    return sums
         order = np.argsort(self.lead_n, kind="stable")
         counts, starts = np.unique(self.lead_n[order], return_index=True)
         ends = [*starts[1:], order.size]
         lead = self.lead[order]
         parts = [lead[a:b] for a, b in zip(starts, ends, strict=True)]
-        there = counts > 0.0
-        grams = np.array([x.T @ x for x, t in zip(parts, there, strict=True) if t])
-        numbers = np.array([len(x) for x, t in zip(parts, there, strict=True) if t], dtype=float)
-        return counts[there], numbers, grams
+        filled = counts > 0.0
+        grams = np.array([x.T @ x for x, t in zip(parts, filled, strict=True) if t])
+        numbers = np.array([len(x) for x, t in zip(parts, filled, strict=True) if t], dtype=float)
+        return counts[filled], numbers, grams
 
     def _changed(
         self, whole: StackTables, changed: LongArray
@@ -310,14 +312,14 @@ def _kept_columns(tables: Sequence[StackTables]) -> tuple[LongArray, FloatArray]
     All tables have as many columns of a term as the one with most groups; missing ones are -1.
     """
     layout = tables[0].layout
-    there = np.array([np.diagonal(table.products) > 0.0 for table in tables])
+    filled = np.array([np.diagonal(table.products) > 0.0 for table in tables])
     kept, blocks = [], []
     for t, at in layout.places.items():
-        width = int(there[:, at].sum(axis=1).max())
+        width = int(filled[:, at].sum(axis=1).max())
         part = np.full((len(tables), width), -1)
-        for row, own in zip(part, there[:, at], strict=True):
-            found = np.flatnonzero(own)
-            row[: found.size] = at.start + found
+        for row, own in zip(part, filled[:, at], strict=True):
+            columns = np.flatnonzero(own)
+            row[: columns.size] = at.start + columns
         kept.append(part)
         block = np.zeros((len(layout.sizes), width))
         block[t] = 1.0

@@ -421,9 +421,9 @@ class WideProducts:
 
     def assembled(self, sparse: FloatArray, dense: FloatArray) -> FloatArray:
         """Return values of the factor's columns and of the others in the order of X."""
-        found = np.empty((self.n_fixed, *dense.shape[1:]))
-        found[self.sparse_at], found[self.dense_at] = sparse, dense
-        return found
+        whole = np.empty((self.n_fixed, *dense.shape[1:]))
+        whole[self.sparse_at], whole[self.dense_at] = sparse, dense
+        return whole
 
     def group_squares(self, term: int) -> float:
         """Return Σ_g n_g² over the groups of a random term."""

@@ -303,8 +303,10 @@ class StratumStatistics:
     def of_columns(self, kept: LongArray) -> StratumStatistics:
         """Return the statistics with some of the columns of X, given by ascending positions."""
         both, cells = [0, *(1 + kept)], self.cells
-        found = self.recombined(np.eye(1 + self.n_fixed)[:, both])
-        return replace(found, cells=None if cells is None else lambda: cells().of_columns(both))
+        restricted = self.recombined(np.eye(1 + self.n_fixed)[:, both])
+        return replace(
+            restricted, cells=None if cells is None else lambda: cells().of_columns(both)
+        )
 
     def response_sums(self) -> tuple[float, float] | None:
         """Return the mean of y, and the sum of squares about it; None if digits would cancel."""

@@ -337,8 +337,8 @@ def _vary(chunk: Chunk) -> list[bool]:
         vary[same] = (chunk.columns[:, same] != first[:1, same]).any(axis=0)
     if chunk.within is not None:
         vary = vary | (np.diagonal(chunk.within)[1:] > 0.0)
-    found: list[bool] = vary.tolist()
-    return found
+    varying: list[bool] = vary.tolist()
+    return varying
 
 
 def _with_constants(

@@ -133,8 +133,8 @@ class CellSums:
         """Return the (p,) means of the columns of X over all rows."""
         coding, table = self.coding, self.table
         mean = coding.constants + coding.centre.x_origin
-        found = (table.means[1:] @ table.counts.astype(float)) / coding.survey.n
-        mean[coding.varying] = found + coding.centre.x_origin[coding.varying]
+        means = (table.means[1:] @ table.counts.astype(float)) / coding.survey.n
+        mean[coding.varying] = means + coding.centre.x_origin[coding.varying]
         return mean
 
 
@@ -239,10 +239,10 @@ def _united(
     """
     a, b = one.coding, other.coding
     theirs = _in_order(b.survey, order)
-    found = []
+    facets = []
     for name, x, y in zip(a.formula.facets, a.survey.facets, theirs.facets, strict=True):
         _check_rounding(name, x, y)
-        found.append(united_facets(x, y))
+        facets.append(united_facets(x, y))
     survey = a.survey + theirs
     values = [part.constants + part.centre.x_origin for part in (a, b)]
     varying = a.varying | b.varying | (values[0] != values[1])
@@ -258,7 +258,7 @@ def _united(
         varying=varying,
         constants=np.where(varying, 0.0, values[0] - x_origin),
     )
-    return coding, ([m for _, m, _ in found], [m for _, _, m in found])
+    return coding, ([m for _, m, _ in facets], [m for _, _, m in facets])
 
 
 def _centred(coding: RowCoding, table: CellTable) -> tuple[RowCoding, CellTable]:
@@ -295,18 +295,20 @@ _WITHIN = 1e-13
 def _constant(coding: RowCoding, table: CellTable) -> FloatArray:
     """Return a with X a = 1 in all rows of the cells; zeros without such an a."""
     varying, p = coding.varying, coding.varying.size
-    found, within = np.zeros(p), table.within[1:, 1:]
+    zeros, within = np.zeros(p), table.within[1:, 1:]
     if not p:
-        return found
+        return zeros
     means, weights = table.means[1:], table.counts / coding.survey.n
     cov = np.zeros((p, p))
     cov[np.ix_(varying, varying)] = (means * weights) @ means.T + within / coding.survey.n
     mean = coding.centre.x_origin
     a = Centre.constant_of(coding.fixed.names, mean, cov)
-    own = a[varying]
-    away = float(np.abs(own @ means + (float(a @ mean) - 1.0)).max(initial=0.0))
-    inside = float(own @ within @ own) <= _WITHIN * float(np.square(own) @ np.diagonal(within))
-    return a if Centre.is_one(away) and inside else found
+    coefficients = a[varying]
+    away = float(np.abs(coefficients @ means + (float(a @ mean) - 1.0)).max(initial=0.0))
+    inside = float(coefficients @ within @ coefficients) <= _WITHIN * float(
+        np.square(coefficients) @ np.diagonal(within)
+    )
+    return a if Centre.is_one(away) and inside else zeros
 
 
 def _in_order(survey: Survey, order: Sequence[int]) -> Survey:
@@ -409,6 +411,6 @@ def _joined(sums: CellSums, coding: RowCoding, kept: list[int]) -> CellTable:
         check_table(places.size, coding.n_columns)
         every = EveryCell(places.size, coding.n_columns, powers=True).made()
         return every + replace(table, places=moved)
-    found, at = np.unique(moved, return_inverse=True)
-    nothing = EveryCell(found.size, coding.n_columns, powers=True).made()
-    return replace(nothing + replace(table, places=at), places=found)
+    distinct, at = np.unique(moved, return_inverse=True)
+    nothing = EveryCell(distinct.size, coding.n_columns, powers=True).made()
+    return replace(nothing + replace(table, places=at), places=distinct)

@@ -181,16 +181,16 @@ def sum_cells(places: LongArray, values: FloatArray, *, powers: bool = False) ->
     """
     low, high = (int(places.min()), int(places.max())) if places.size else (0, -1)
     if high - low >= max(_SPREAD * places.size, 1):
-        found, at = np.unique(places, return_inverse=True)
-        table = EveryCell(found.size, values.shape[0], powers=powers)
+        occupied, at = np.unique(places, return_inverse=True)
+        table = EveryCell(occupied.size, values.shape[0], powers=powers)
         table.add(at, values)
-        made = table.made()
+        cells = table.made()
     else:  # a table of all places in their range is faster than sorting them
         table = EveryCell(high - low + 1, values.shape[0], powers=powers)
         table.add(places - low, values)
-        found, made = table.made().filled()
-        found = found + low
-    return replace(made, places=found, counts=made.counts.astype(np.int64))
+        occupied, cells = table.made().filled()
+        occupied = occupied + low
+    return replace(cells, places=occupied, counts=cells.counts.astype(np.int64))
 
 
 class EveryCell:
@@ -322,12 +322,12 @@ class CollapsedGroups:
     @classmethod
     def of(cls, cells: Cells, groups: IntArray) -> CollapsedGroups:
         """Return the groups of complete cells, which are in the order of their groups."""
-        found, inner = np.unique(groups, return_inverse=True)
+        distinct, inner = np.unique(groups, return_inverse=True)
         codes = inner.astype(np.int32)
         means = tuple(group_means(table, cells.n, codes) for table in cells.tables)
         within = squares_within(cells, means, codes, _strata(cells.shape))
         n = np.bincount(codes, weights=cells.n).astype(float)
-        return cls(cells.shape, found.astype(np.int64), n, means, within)
+        return cls(cells.shape, distinct.astype(np.int64), n, means, within)
 
     @property
     def total(self) -> float:
@@ -373,12 +373,12 @@ class CollapsedGroups:
             next(varying) if c is None else np.full((prod(self.shape), q), c) for c in constants
         ]
         rows = [k for k, c in enumerate(constants) if c is None]
-        made = {}
+        by_stratum = {}
         for s, (contrasts, means) in enumerate(split_means(tables, self.shape).items()):
             within = np.zeros((len(tables), len(tables)))
             within[np.ix_(rows, rows)] = self.within[s] + (within_cells if s == 0 else 0.0)
-            made[contrasts] = GroupedColumns((means,), within)
-        return made
+            by_stratum[contrasts] = GroupedColumns((means,), within)
+        return by_stratum
 
 
 def _strata(shape: tuple[int, ...]) -> list[tuple[int, ...]]:

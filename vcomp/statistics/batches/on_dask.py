@@ -101,11 +101,11 @@ def gather_on_dask(formula: Formula, data: Any, reading: Reading, *, collapse: b
     coding = learn_in_passes(formula, partitions, reading)
     plan = collapse_plan(coding) if collapse else None
     if plan is not None:
-        found = partitions.collapsed(coding, plan)
-        check_rows(coding, found.n)
-        if found.is_complete and found.collapsed is not None:
-            check_scores(coding, found.collapsed.total)
-            return CellSums(coding, found.open, found, partial(_every_cell, partitions, coding))
+        sums = partitions.collapsed(coding, plan)
+        check_rows(coding, sums.n)
+        if sums.is_complete and sums.collapsed is not None:
+            check_scores(coding, sums.collapsed.total)
+            return CellSums(coding, sums.open, sums, partial(_every_cell, partitions, coding))
     table = _table(partitions, coding, powers=not collapse)
     check_rows(coding, table.n)
     check_scores(coding, total_of(table))
@@ -218,16 +218,16 @@ class _Partitions:
 
     def total(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
         """Return the sum of ``of(*known, part)`` over the partitions."""
-        found: Sum | None = self._summed(self._work(of, known))
-        return found
+        whole: Sum | None = self._summed(self._work(of, known))
+        return whole
 
     def total_of_one_pass(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
         """Return the sum of ``of(*known, part)``, by a pass that needs no survey."""
         dask: Any = import_module("dask")
         work = dask.delayed(self._work(of, known), traverse=False)
-        made = _tree(*self._each_by(_of_partition, work))
-        found: Sum | None = None if made is None else dask.compute(made)[0]
-        return found
+        delayed = _tree(*self._each_by(_of_partition, work))
+        whole: Sum | None = None if delayed is None else dask.compute(delayed)[0]
+        return whole
 
     def collapsed(self, coding: RowCoding, plan: CollapsePlan) -> PartSums:
         """Return the sums of all rows, with complete cells collapsed."""
@@ -245,8 +245,8 @@ class _Partitions:
             return self._of_first_pass(work)
         # Values that all tasks need are sent once, not with each task.
         sent = dask.delayed(work.without_survey(), traverse=False)
-        made, known = self._each_by(_of_partition, dask.delayed(_at_worker)(sent, self._first))
-        return dask.compute(_tree(made, known))[0]
+        results, known = self._each_by(_of_partition, dask.delayed(_at_worker)(sent, self._first))
+        return dask.compute(_tree(results, known))[0]
 
     def _of_first_pass(self, work: _Work) -> Any:
         """Return the sum over all rows; few rows are kept on their workers."""
@@ -256,8 +256,8 @@ class _Partitions:
         read, known = self._each_by(_read_partition, sent)
         if not read:
             return None
-        found = _each_again(_found, read)
-        self._first, *kept = dask.persist(_tree(found, known), *read)
+        results = _each_again(_found, read)
+        self._first, *kept = dask.persist(_tree(results, known), *read)
         (whole,) = dask.compute(self._first)
         self._kept = kept if whole.are_kept else None
         return whole.sum
@@ -275,12 +275,12 @@ class _Partitions:
         dask: Any = import_module("dask")
         if self._kept is not None:
             return _each_again(function, self._kept, work), (work, work.key)
-        made: list[Any] = self._rows.map_partitions(
+        results: list[Any] = self._rows.map_partitions(
             function, work, meta=(None, object), enforce_metadata=False
         ).to_delayed()
         key = (work.key, 0)
-        if not made or key in made[0].__dask_graph__():
-            return made, (work, key)
+        if not results or key in results[0].__dask_graph__():
+            return results, (work, key)
         # Older versions of Dask do not compute the delayed work for map_partitions.
         each = dask.delayed(function)
         return [each(part, work) for part in self._rows.to_delayed()], (work, work.key)
@@ -297,33 +297,33 @@ def _each_again(function: Callable[..., Any], parts: list[Any], *known: Any) -> 
     return _delayed(tasks, list(tasks), [*parts, *known])
 
 
-def _tree(made: list[Any], known: tuple[Any, Any]) -> Any:
+def _tree(results: list[Any], known: tuple[Any, Any]) -> Any:
     """Return the delayed sum of the results of partitions; None without partitions.
 
     Parameters
     ----------
-    made : the delayed results
+    results : the delayed results
     known : the delayed work that made them, and its key in their graphs
     """
-    if len(made) < 2:
-        return made[0] if made else None
+    if len(results) < 2:
+        return results[0] if results else None
     work, known_key = known
-    run, level = uuid4().hex, [part.key for part in made]
+    run, level = uuid4().hex, [part.key for part in results]
     tasks: dict[str, tuple[Any, ...]] = {}
     while len(level) > 1:
         size = _LAST if len(level) <= _LAST else _TOGETHER
         parts = [level[k : k + size] for k in range(0, len(level), size)]
         level = [f"_added-{run}-{len(tasks) + k}" for k in range(len(parts))]
         tasks |= {key: (_added, known_key, some) for key, some in zip(level, parts, strict=True)}
-    return _delayed(tasks, level, [work, *made])[0]
+    return _delayed(tasks, level, [work, *results])[0]
 
 
 def _delayed(tasks: Mapping[str, Any], keys: list[str], needed: list[Any]) -> list[Any]:
     graphs: Any = import_module("dask.highlevelgraph")
     layer = uuid4().hex
     graph = graphs.HighLevelGraph.from_collections(layer, tasks, dependencies=needed)
-    made: Any = import_module("dask.delayed").Delayed
-    return [made(key, graph, layer=layer) for key in keys]
+    wrapper: Any = import_module("dask.delayed").Delayed
+    return [wrapper(key, graph, layer=layer) for key in keys]
 
 
 def _fetched(parts: Sequence[Any]) -> Iterator[Any]:
@@ -333,9 +333,9 @@ def _fetched(parts: Sequence[Any]) -> Iterator[Any]:
         # The caller's context may set the scheduler.
         ahead = [pool.submit(copy_context().run, dask.compute, part) for part in parts[:1]]
         for part in parts[1:]:
-            (found,) = ahead.pop().result()
+            (result,) = ahead.pop().result()
             ahead.append(pool.submit(copy_context().run, dask.compute, part))
-            yield found
+            yield result
         for last in ahead:
             yield last.result()[0]
 

@@ -87,9 +87,9 @@ def gather(
     tabulated = partial(_tabulate, coding, batches, reading, powers=not collapse)
     if collapse and reading.is_large(table_bytes(coding.places.size, coding.n_columns)):
         plan = collapse_plan(coding)
-        found = None if plan is None else _collapsed(coding, plan, batches)
-        if found is not None:
-            return CellSums(coding, found.open, found, tabulated)
+        sums = None if plan is None else _collapsed(coding, plan, batches)
+        if sums is not None:
+            return CellSums(coding, sums.open, sums, tabulated)
     table = tabulated()
     check_rows(coding, table.n)
     if not batches.are_kept:

@@ -165,8 +165,8 @@ class CellPlaces:
         cell_n: FloatArray = inside.ravel()[filled].astype(float)
         axes = sorted(self.free[k] for k in positions)
         finest = [self.free[k] for k in rest]
-        found = np.unravel_index(filled, inside.shape) if rest else ()
-        codes = {f: level.astype(np.int32) for f, level in zip(finest, found, strict=True)}
+        levels = np.unravel_index(filled, inside.shape) if rest else ()
+        codes = {f: level.astype(np.int32) for f, level in zip(finest, levels, strict=True)}
         for facet, (inner, outer_level) in self.determined.items():
             codes[facet] = outer_level[codes[inner]]
         return Grid.of_cells(axes, finest, codes, self.n_levels, cell_n)
@@ -230,8 +230,8 @@ class FacetPlaces:
             if self._texts is None:
                 self._texts = levels.astype(object)
             levels = self._texts
-        found = levels.get_indexer(categories)
-        table: LongArray = np.where(found < 0, _ABSENT, self._steps[found])
+        positions = levels.get_indexer(categories)
+        table: LongArray = np.where(positions < 0, _ABSENT, self._steps[positions])
         return table
 
 
@@ -290,8 +290,8 @@ class RowCoding:
     @property
     def facets(self) -> tuple[Facet, ...]:
         """The grouping columns with their levels."""
-        found = zip(self.formula.facets, self.survey.facets, strict=True)
-        return tuple(Facet(name, facet.levels) for name, facet in found)
+        pairs = zip(self.formula.facets, self.survey.facets, strict=True)
+        return tuple(Facet(name, facet.levels) for name, facet in pairs)
 
     @property
     def places(self) -> CellPlaces:

@@ -186,14 +186,14 @@ class SummedData:
                 )
             return of(*known, moments)
         coder = _RowCoder(self.design, self.fixed_columns)
-        found = self.parts(self.reading).total(_of_part, coder, of, known)
-        n = 0 if found is None else found.n
-        if found is None or n != self.design.structure.n_rows:
+        counted = self.parts(self.reading).total(_of_part, coder, of, known)
+        n = 0 if counted is None else counted.n
+        if counted is None or n != self.design.structure.n_rows:
             raise DataError(
                 f"the fit has {self.design.structure.n_rows:,} rows, and {n:,} were read now; "
                 "the rows must not change after the fit"
             )
-        total: Sum = found.sum
+        total: Sum = counted.sum
         return total
 
     def _single_cells(self) -> Chunk | None:
@@ -267,14 +267,14 @@ def finish(sums: CellSums, reading: Reading) -> SummedData:
     find_facets(levels, coding.kinds.of_no_rows())
     if sums.collapsed is not None:
         assert sums.again is not None
-        found = _of_collapsed(coding, sums.collapsed, sums.again, reading)
+        summed = _of_collapsed(coding, sums.collapsed, sums.again, reading)
     else:
         grid = _grid(coding, table)
         if grid is not None and len(grid.axes) <= MOST_AXES:
-            found = _of_grid(coding, table, grid, reading)
+            summed = _of_grid(coding, table, grid, reading)
         else:
-            found = _of_cells(coding, table, reading)
-    return replace(found, response_values=coding.survey.values)
+            summed = _of_cells(coding, table, reading)
+    return replace(summed, response_values=coding.survey.values)
 
 
 def _grid(coding: RowCoding, table: CellTable) -> Grid | None:
@@ -482,9 +482,9 @@ def _response_sums(
     ----------
     table : of all cells, if not all are in nested groups of the strata
     """
-    found = None if strata is None else strata.response_sums()
-    if found is not None:
-        return coding.centre.origin + found[0], found[1]
+    sums = None if strata is None else strata.response_sums()
+    if sums is not None:
+        return coding.centre.origin + sums[0], sums[1]
     counts, means = table.counts, table.means[0]
     # In blocks: there may be as many cells as rows.
     blocks = list(slices(counts.size, _BLOCK))

@@ -50,12 +50,12 @@ class PendingSum(Generic[Part]):
     def __add__(self, other: PendingSum[Part]) -> PendingSum[Part]:
         waiting = list(self.parts)
         for depth, part in other.parts:
-            made = part
+            total = part
             while waiting and waiting[-1][0] <= depth:
                 below, before = waiting.pop()
-                made = before + made
+                total = before + total
                 depth += below == depth
-            waiting.append((depth, made))
+            waiting.append((depth, total))
         return PendingSum(tuple(waiting))
 
     def total(self) -> Part | None:
@@ -160,15 +160,15 @@ class Survey:
 
     def of_used_levels(self) -> Survey:
         """Return the survey without the levels that do not occur."""
-        found = [facet.used() for facet in self.facets]
+        used = [facet.used() for facet in self.facets]
         determined = {}
         for (inner, outer), level in self.determined.items():
             place = np.full(self.facets[outer].counts.size, -1, np.int32)
-            place[found[outer][1]] = np.arange(found[outer][1].size, dtype=np.int32)
-            determined[inner, outer] = place[level[found[inner][1]]]
+            place[used[outer][1]] = np.arange(used[outer][1].size, dtype=np.int32)
+            determined[inner, outer] = place[level[used[inner][1]]]
         facets = tuple(
             FacetSurvey(levels, facet.counts[places])
-            for facet, (levels, places) in zip(self.facets, found, strict=True)
+            for facet, (levels, places) in zip(self.facets, used, strict=True)
         )
         return replace(self, facets=facets, determined=determined)
 
@@ -263,8 +263,8 @@ def _determined_by_both(
         inner, outer = pair
         whole = [np.full(sizes[inner], -1, np.int32) for _ in range(2)]
         for level, part, k in ((whole[0], a[pair], 0), (whole[1], b[pair], 1)):
-            there = part >= 0
-            level[maps[inner][k][there]] = maps[outer][k][part[there]]
+            known = part >= 0
+            level[maps[inner][k][known]] = maps[outer][k][part[known]]
         both = (whole[0] >= 0) & (whole[1] >= 0)
         if (whole[0][both] == whole[1][both]).all():
             determined[pair] = np.maximum(whole[0], whole[1])
@@ -313,14 +313,14 @@ class ColumnKinds:
         import pandas as pd
 
         n = max([2, *self.n_levels.values()])
-        made: dict[str, Any] = {}
+        columns: dict[str, Any] = {}
         for name, found in self.levels.items():
-            made[name] = np.ones(n, dtype=bool if name in self.booleans else float)
+            columns[name] = np.ones(n, dtype=bool if name in self.booleans else float)
             if found is not None:
                 levels, _ = found.used()
                 codes = np.arange(n) % len(levels)
-                made[name] = pd.Categorical.from_codes(codes, categories=levels)
-        return made
+                columns[name] = pd.Categorical.from_codes(codes, categories=levels)
+        return columns
 
     def of_no_rows(self) -> dict[str, Any]:
         """Return columns without rows, factors with all their levels."""
@@ -339,16 +339,16 @@ class ColumnKinds:
 
         if not len(next(iter(columns.values()), ())):
             return self.of_no_rows()  # the content of a column without rows is not known
-        made = dict(columns)
+        recoded = dict(columns)
         for name, found in self.levels.items():
             if found is None and name not in self.booleans:
-                made[name] = np.asarray(columns[name], dtype=float)
+                recoded[name] = np.asarray(columns[name], dtype=float)
             elif found is not None:
                 levels, _ = found.used()
                 of_part = levels.get_indexer(columns[name].categories)
                 codes = of_part[columns[name].codes]
-                made[name] = pd.Categorical.from_codes(codes, categories=levels)
-        return made
+                recoded[name] = pd.Categorical.from_codes(codes, categories=levels)
+        return recoded
 
 
 def _both(name: str, a: FacetSurvey | None, b: FacetSurvey | None) -> FacetSurvey | None:
