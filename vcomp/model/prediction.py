@@ -487,7 +487,7 @@ def _fitted(design: Design, solution: Solution, codes: list[Any], X: FloatArray)
         if groups.min() < 0:
             raise DataError(
                 f"term {term.name!r} has a level, or a combination, that did not occur in the "
-                "fit; the rows have to stay as they were",
+                "fit; the rows must not change after the fit",
                 term=term.name,
             )
         fitted += effects[groups]
