@@ -112,9 +112,9 @@ def test_variants_of_systems_make_their_component_smaller():
             vcomp.EstimationError,
             "which has groups, must be between 1 and 3",
         ),
-        ({"sizes": {"topic": 5}}, vcomp.PlanError, "groups are of one drawn facet"),
+        ({"sizes": {"topic": 5}}, vcomp.PlanError, "groups= takes one drawn facet"),
         ({"groups": {"sys": {"A0": 1}}}, vcomp.DataError, "'B0' of 'sys' has no group"),
-        ({"groups": org}, vcomp.PlanError, "groups are of one drawn facet"),
+        ({"groups": org}, vcomp.PlanError, "groups= takes one drawn facet"),
     ],
 )
 def test_mistakes(frame, given, error, message):

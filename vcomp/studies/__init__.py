@@ -1,4 +1,4 @@
-"""Studies that fit many times: measures beside each other, and random parts of the data."""
+"""Studies that fit many times: comparisons of measures, and random subsets of the data."""
 
 from lazy_loader import attach_stub
 

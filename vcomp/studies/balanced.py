@@ -1,4 +1,4 @@
-"""Components of parts of a balanced table in closed form: no rows, no iterations.
+"""Variance components of subsets of a balanced table in closed form.
 
 The sum of squares of a balanced table is the sum of those of its mean and of the contrasts of
 every set s of its axes. A stratum s has df_s = Π_{f∈s} (n_f − 1), and its expected mean square is
@@ -41,7 +41,7 @@ class BalancedTable:
 
     @classmethod
     def of(cls, design: Design, chunk: Chunk) -> BalancedTable | None:
-        """Return the table of the rows, None if they are not balanced.
+        """Return the rows as a table; None if they are not balanced.
 
         Parameters
         ----------
@@ -69,7 +69,7 @@ class BalancedTable:
         return cls(chunk.y[order].reshape(*shape, -1), tuple(above))
 
     def take(self, chosen: Sequence[LongArray]) -> FloatArray:
-        """Return part of the table.
+        """Return a subset of the table.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class BalancedEstimator:
         numbers = {facet: f for f, facet in enumerate((*facets, REPLICATE))}
         terms = [frozenset(numbers[f] for f in t) & everything for t in components.facets[:-1]]
         terms.append(everything)
-        # In the order of stratum_squares(), which splits one axis after the other.
+        # The order of stratum_squares(), which splits one axis after the other.
         strata: list[frozenset[int]] = [frozenset()]
         for axis in range(len(self._axes)):
             strata = [part for s in strata for part in (s, s | {axis})]
@@ -129,7 +129,7 @@ class BalancedEstimator:
 
 
 def stratum_squares(table: FloatArray, axes: tuple[int, ...]) -> tuple[FloatArray, float]:
-    """Return the sum of squares of every stratum of a balanced table, and its mean.
+    """Return the sum of squares of every stratum of a balanced table, and the mean of the table.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def stratum_squares(table: FloatArray, axes: tuple[int, ...]) -> tuple[FloatArra
 
 
 def _within(levels: Levels) -> LongArray:
-    """Return for each row the number of its level within its group."""
+    """Return the number of each row's level within its group."""
     level = np.empty(levels.order.size, dtype=np.int64)
     level[levels.order] = np.repeat(np.arange(levels.n), np.diff(levels.starts))
     return level - levels.first[level]

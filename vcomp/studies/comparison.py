@@ -1,4 +1,4 @@
-"""The result of a comparison of measures: tables, differences, summary and pictures."""
+"""Result of a comparison of measures: tables, differences, summary and plots."""
 
 from __future__ import annotations
 
@@ -317,7 +317,7 @@ def _coefficients(compared: MeasureComparison, table: pd.DataFrame) -> Any:
         cells[facet] = [display.count(n) for n in table[facet]]
     for blanks, (name, symbol) in enumerate(SYMBOLS.items()):
         cells[symbol] = [display.coefficient(c) for c in table[name]]
-        # Headers are keys here: a space more keeps those of Eρ² and Φ apart.
+        # Headers are dictionary keys: an extra space keeps those of Eρ² and Φ distinct.
         ends = zip(table[f"{name}_low"], table[f"{name}_high"], strict=True)
         cells[f"{confidence} interval" + " " * blanks] = [
             display.coefficient_interval(low, high) for low, high in ends
@@ -346,7 +346,7 @@ def _required(compared: MeasureComparison, table: pd.DataFrame) -> Any:
 
 
 def _held(compared: MeasureComparison, table: pd.DataFrame) -> list[str]:
-    """Return the facets whose sizes are held where levels of another are needed."""
+    """Return the facets with planned sizes, other than those whose required size is computed."""
     return [c for c in _facets(compared) if c not in set(table["facet"])]
 
 
@@ -387,7 +387,7 @@ def _notes(compared: MeasureComparison, table: pd.DataFrame) -> list[str]:
 
 
 def _fewest(table: pd.DataFrame, name: str, symbol: str, held: Sequence[str] = ()) -> str:
-    """Return which measures need fewest, in order: each in the plan in which it needs fewest."""
+    """Return a note that ranks measures by required size, each at its smallest over plans."""
     column = f"n_{name}"
     reached = table[table[column] < float("inf")]
     if reached.empty:
@@ -406,7 +406,7 @@ def _fewest(table: pd.DataFrame, name: str, symbol: str, held: Sequence[str] = (
 PictureName: TypeAlias = Literal["dots", "curves"]
 KINDS: tuple[PictureName, ...] = get_args(PictureName)
 _POINTS = 100
-"""Points of a curve: more cannot be seen."""
+"""Points of a plotted curve."""
 
 
 def draw(
@@ -417,7 +417,7 @@ def draw(
     plan: int,
     ax: Any | None,
 ) -> Any:
-    """Return the axes on which measures are drawn; see :meth:`MeasureComparison.plot`."""
+    """Draw the measures and return the axes; see :meth:`MeasureComparison.plot`."""
     chosen = (coefficient,) if isinstance(coefficient, str) else tuple(coefficient)
     unknown = [c for c in chosen if c not in SYMBOLS]
     if unknown or not chosen:
@@ -477,7 +477,7 @@ def _curves(compared: MeasureComparison, coefficient: str, x: str | None, ax: An
 
 
 def _line(study: DStudy, facet: str, fine: Any, coefficient: str) -> Any:
-    """Return the coefficient at many sizes of a facet, the others as in the first plan."""
+    """Return the coefficient over sizes of one facet, the others as in the first plan."""
     plan = study.plan
     sizes = np.repeat(plan.sizes[[0]], fine.size, axis=0)
     sizes[:, plan.facets.index(facet)] = fine

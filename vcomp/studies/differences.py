@@ -1,4 +1,4 @@
-"""Differences of all pairs of measures: correlations by a jackknife, or a joint bootstrap.
+"""Differences between measures, with correlations from a jackknife or by a joint bootstrap.
 
 Intervals of pairs are computed by :mod:`~vcomp.studies.planned`.
 """
@@ -35,18 +35,18 @@ from vcomp.studies.planned import (
 from vcomp.studies.subsample import Subsets
 
 _FEWEST = 3
-"""Without one of two levels there is one, and no variance."""
+"""Smallest number of levels for a jackknife: leaving out one must leave two."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeftOut:
-    """The components of one measure without each level of a facet.
+    """Components of one measure with each level of a facet left out.
 
     Attributes
     ----------
     levels : (J,) names of the levels that were left out
     groups : (J,) combinations of levels of the facets that the facet is nested in
-    values : (J, k + 1) components without each level
+    values : (J, k + 1) components with each level left out
     """
 
     levels: tuple[str, ...]
@@ -73,7 +73,7 @@ def left_out(
     workers: int = 1,
     progress: bool | None = None,
 ) -> tuple[dict[str, LeftOut], list[str]]:
-    """Return the components without each level of every facet that is a sample.
+    """Return the components with each level of every sampled facet left out.
 
     The levels of fixed facets are not a sample. Levels of a nested facet are left out together
     with those that they are nested in.
@@ -101,7 +101,7 @@ def left_out(
             continue
         try:
             with warnings.catch_warnings():
-                # Failures without single levels are reported once, in the note below.
+                # Failures of single refits are reported once, in the note below.
                 warnings.simplefilter("ignore", VcompWarning)
                 made = res.jackknife(facet, workers=workers, progress=progress)
         except EstimationError as error:
@@ -118,7 +118,7 @@ def left_out(
 
 
 def _in_closed_form(res: VarianceComponentsResults, facet: str) -> LeftOut | None:
-    """Return the same from a balanced table; None if there is none, or an estimate fails."""
+    """Return :func:`left_out` in closed form; None if unbalanced or an estimate fails."""
     fit, design = fitted_again(res)
     subsets = Subsets.of(fit, design, res.components, (facet,))
     n = subsets.most(facet)
@@ -133,7 +133,7 @@ def _in_closed_form(res: VarianceComponentsResults, facet: str) -> LeftOut | Non
 
 
 def influences(parts: Mapping[str, LeftOut], quantities: Quantities, *, zero: bool) -> Influences:
-    """Return the influences of levels on quantities of one measure, those of their absence.
+    """Return the jackknife influences of levels on the quantities of one measure.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def differences(
 def _known(
     compared: ComparisonRecord, coefficient: str, made: dict[str, Quantities], *, robust: bool
 ) -> tuple[dict[str, Known], tuple[str, ...]]:
-    """Return the coefficients of the measures with intervals, and notes on them."""
+    """Return the coefficients of the measures with their intervals, and notes."""
     columns = {name: study.columns for name, study in compared.studies.items()}
     if not robust:
         ends = f"{coefficient}_low", f"{coefficient}_high"
@@ -271,7 +271,7 @@ def required_ratios(
     return MeasureDifferences(table, what, compared.alpha, words, doubts)
 
 
-# What is compared -------------------------------------------------------------------------------
+# Compared quantities ----------------------------------------------------------------------------
 
 
 def _check_coefficient(coefficient: str) -> None:
@@ -283,7 +283,7 @@ def _check_coefficient(coefficient: str) -> None:
 
 
 def _same_plans(compared: ComparisonRecord) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
-    """Return the planned sizes of all measures, or none and a note if they differ."""
+    """Return the common planned sizes of all measures, or none and a note if they differ."""
     plans = {name: study.plan for name, study in compared.studies.items()}
     (first, plan), *others = plans.items()
     for name, other in others:
@@ -335,7 +335,7 @@ def _f_ends(
 
 
 def shared_facets(compared: ComparisonRecord, shared: str | Sequence[str]) -> list[str] | None:
-    """Return the facets whose levels are the same in all measures, None for all.
+    """Return the facets that measures are declared to share; None if undeclared.
 
     Raises
     ------
@@ -358,7 +358,7 @@ def _correlations(
     workers: int,
     progress: bool | None,
 ) -> tuple[dict[tuple[str, str], FloatArray], str, tuple[str, ...]]:
-    """Return the correlations of all pairs, how they were made, and notes on unknown ones."""
+    """Return the correlations of all pairs, their method in words, and notes on unknown ones."""
     given = shared_facets(compared, shared)
     pairs = list(combinations(compared.results, 2))
     sizes = {name: len(q) for name, q in made.items()}
@@ -394,7 +394,7 @@ def _correlations(
 
 
 def _common(compared: ComparisonRecord, a: str, b: str, given: list[str] | None) -> list[str]:
-    """Return the facets of which two measures share levels."""
+    """Return the facets with levels in common between two measures."""
     designs = [fitted_again(compared.results[name])[1] for name in (a, b)]
     levels = [{f.name: set(f.levels.astype(str)) for f in d.facets} for d in designs]
     nested = [d.structure.nested_in for d in designs]
@@ -413,7 +413,7 @@ def _common(compared: ComparisonRecord, a: str, b: str, given: list[str] | None)
 def _warn_of_local_labels(
     compared: ComparisonRecord, common: Mapping[tuple[str, str], Sequence[str]]
 ) -> None:
-    """Warn of measures of other levels that share none but running numbers, such as 1 to n."""
+    """Warn of different levels whose only common labels are running numbers, such as 1 to n."""
     for pair, facets in common.items():
         designs = [fitted_again(compared.results[name])[1] for name in pair]
         levels = [{f.name: set(f.levels.astype(str)) for f in d.facets} for d in designs]
@@ -438,7 +438,7 @@ def _sizes(levels: Sequence[Mapping[str, set[str]]], names: Sequence[str]) -> st
 
 
 def _are_running_numbers(labels: set[str]) -> bool:
-    """Whether labels are 0, 1, … or 1, 2, …, with a common word before them or none."""
+    """Whether labels are 0, 1, … or 1, 2, …, with or without a common prefix."""
     found = [re.fullmatch(r"(\D*)0*(\d+)", label) for label in labels]
     if not all(found) or len({match.group(1) for match in found if match}) > 1:
         return False
@@ -479,7 +479,7 @@ def bootstrap_differences(
     workers: int,
     progress: bool | None,
 ) -> MeasureDifferences:
-    """Return differences with percentile intervals from levels that are drawn jointly.
+    """Return differences with percentile intervals from a joint bootstrap of levels.
 
     Replicates with the same number draw the same levels of the facets in all measures, as their
     random numbers are the same.
@@ -513,7 +513,7 @@ def bootstrap_differences(
 
 
 def _drawn(compared: ComparisonRecord, shared: str | Sequence[str]) -> list[str]:
-    """Return the facets that are drawn: those that are neither fixed nor nested."""
+    """Return the resampled facets: those that are neither fixed nor nested."""
     given = shared_facets(compared, shared)
     name, res = next(iter(compared.results.items()))
     nested = fitted_again(res)[1].structure.nested_in

@@ -1,4 +1,4 @@
-"""The same G-study and D-study for several measures: reading, fits and comparison."""
+"""Compare measures by the same G-study and D-study: data, models and fits."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MATRIX_FORMULA = "score ~ (1|sys) + (1|topic)"
-"""The model of a topic × system matrix."""
+"""Model of a topic × system matrix."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measure:
-    """The data and model of a measure.
+    """Data and model of a measure.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ def _rows(value: Any) -> Any:
 
 
 def _matrix(name: str, value: Any) -> Any:
-    """Return the rows of a topic × system matrix, also of one in a file."""
+    """Return the rows of a topic × system matrix in memory or in a file."""
     try:
         if isinstance(value, str | os.PathLike):
             source = open_source(value)
@@ -187,7 +187,7 @@ def _long(matrix: ScoreMatrix) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """A response with its formula, or with a design from which its formula is made."""
+    """A response with its formula, or with the design that its formula is derived from."""
 
     name: str
     formula: str
@@ -238,7 +238,7 @@ def _of_one_table(
 def _models(
     source: Source, formula: str, responses: str | Sequence[str] | Mapping[str, str] | None
 ) -> list[_Model]:
-    """Return the models of the rows with their names."""
+    """Return the models of the responses, by name."""
     left, tilde, right = formula.partition("~")
     if responses is None:
         return [_Model(left.strip(), formula, None)]
@@ -271,7 +271,7 @@ def _names(what: str, given: str | Sequence[str] | None) -> list[str]:
 
 
 def _used(source: Source, models: Sequence[_Model], groups: Sequence[str]) -> list[str]:
-    """Return the columns that are read: those whose names occur in a formula."""
+    """Return the columns whose names occur in a formula."""
     texts = [f"{m.formula} {m.response or ''}" for m in models]
     return [c for c in source.columns if c in groups or any(c in text for text in texts)]
 
@@ -458,7 +458,7 @@ def _fit_all(
         except (DesignError, EstimationError) as error:
             return error
         except DataError as error:
-            # Groups of one table have the same columns, so that only this group fails.
+            # Groups of one table have the same columns, so only this group fails.
             if measure.labels:
                 return error
             raise DataError(f"measure {measure.name!r}: {error}") from None
@@ -497,7 +497,7 @@ def _model(measure: Measure, settings: _Options) -> VarianceComponentsModel:
 
 @contextmanager
 def _named_warnings(current: threading.local) -> Iterator[list[str]]:
-    """Collect the warnings of fits in all threads, with the names of their measures."""
+    """Collect warnings of fits in all threads, prefixed with the names of their measures."""
     heard: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("always", VcompWarning)

@@ -1,4 +1,4 @@
-"""Common parts of studies: the record of a comparison, plans, and options of fits."""
+"""Shared parts of studies: record of a comparison, plans, options of fits, and tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COEFFICIENTS: tuple[CoefficientName, ...] = ("Erho2", "Phi")
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ComparisonRecord:
-    """The fits and D-studies of several measures, from which tables and differences are made.
+    """Fits and D-studies of several measures, the source of tables and differences.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class ComparisonRecord:
 
 
 def required_facet(study: DStudy, goal: float, facet: str | None) -> str | None:
-    """Return the facet whose size is required; None if several have sizes and none is given.
+    """Return the facet of the required size; None if several have sizes and none is given.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def required_facet(study: DStudy, goal: float, facet: str | None) -> str | None:
 
 
 def options_of_fit(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return further arguments of the fits.
+    """Return the additional arguments of the fits.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ DifferenceInterval: TypeAlias = Literal["mover", "robust", "bootstrap"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """Estimates of one measure with their intervals, (m,) each."""
+    """Estimates of one measure with interval ends, (m,) each."""
 
     estimate: FloatArray
     low: FloatArray
@@ -195,7 +195,7 @@ def _interval(low: float, high: float) -> str:
 
 
 def mover(first: Known, second: Known, r: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return limits of the differences between estimates.
+    """Return confidence limits of differences between estimates by MOVER.
 
     Parameters
     ----------
@@ -303,7 +303,7 @@ def components_table(compared: ComparisonRecord) -> pd.DataFrame:
     frames = []
     for name, res in compared.results.items():
         source = compared.studies[name].source
-        # By name, as a D-study uses negative components as zero.
+        # By name: a D-study replaces negative components by zero.
         how = source.interval if isinstance(source, FromComponents) else source
         table = res.gstudy(compared.alpha, how)
         first = {"measure": name, **compared.labels[name], "component": table.index}
@@ -314,7 +314,7 @@ def components_table(compared: ComparisonRecord) -> pd.DataFrame:
 def requirements(
     study: DStudy, goal: float, facet: str, coefficient: CoefficientName
 ) -> list[Requirement]:
-    """Return the required size of a facet with the other sizes of every plan.
+    """Return the required size of a facet for each plan of the other sizes.
 
     Parameters
     ----------
@@ -348,6 +348,6 @@ def _required(study: DStudy, goal: float, facet: str) -> pd.DataFrame:
 
 
 def _whole(numbers: list[float]) -> Any:
-    """Return numbers as integers, if none is infinite or unknown."""
+    """Return numbers as integers if all are finite."""
     values = np.array(numbers)
     return values.astype(np.int64) if all(map(math.isfinite, numbers)) else values

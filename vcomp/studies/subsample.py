@@ -1,4 +1,4 @@
-"""Studies of random parts of the data: draw levels, estimate each part, collect the estimates."""
+"""Subsampling studies: draw levels, estimate each subset, collect the estimates."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from vcomp.studies.planned import options_of_fit, planned, required_facet
 from vcomp.studies.subsample_result import SubsampleStudy
 
 _LIKE_ANOVA = ("type1", "henderson3", "reml")
-"""Methods that give the estimates of the analysis of variance, in balanced data with all terms."""
+"""Methods equal to ANOVA in balanced data with all terms."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupedLevels:
-    """Levels of a facet that are drawn by group: at most so many of each.
+    """Levels of a facet, drawn with the same maximum from each group.
 
     Attributes
     ----------
-    facet : that is drawn, which is not nested in another
-    groups : (q,) group of each of its levels
+    facet : the drawn facet, not nested in another
+    groups : (q,) group of each level
     """
 
     facet: str
@@ -59,11 +59,11 @@ class GroupedLevels:
         return int(self.groups.max()) + 1
 
     def n_levels(self, most: int) -> int:
-        """Return how many levels there are with at most `most` of each group."""
+        """Return the number of levels with at most `most` from each group."""
         return int(np.minimum(np.bincount(self.groups), most).sum())
 
     def draw(self, n_levels: int, rng: np.random.Generator) -> LongArray:
-        """Return levels, sorted, as many of each group as give this number of levels."""
+        """Draw sorted levels with the maximum per group that gives `n_levels` in total."""
         sizes = np.bincount(self.groups)
         most = next(m for m in range(1, int(sizes.max()) + 1) if self.n_levels(m) == n_levels)
         order = np.argsort(rng.random(self.groups.size), kind="stable")
@@ -74,7 +74,7 @@ class GroupedLevels:
 
 @dataclass(frozen=True, eq=False)
 class Subsets:
-    """Draws levels of facets without replacement, and fits their scores.
+    """Draws levels of facets without replacement and fits the selected scores.
 
     Levels of a nested facet are drawn within each combination of levels that it is nested in.
     Balanced data are estimated in closed form if that gives the estimates of the method; otherwise
@@ -106,22 +106,22 @@ class Subsets:
         facets: Sequence[str],
         grouped: GroupedLevels | None = None,
     ) -> Subsets:
-        """Return the subsets of the data of a fit, with their table if the closed form applies."""
+        """Return subsets of the data of a fit, with their table if the closed form applies."""
         estimator = fit.recipe.estimator
         name, closed = estimator.name, components.is_closed
         usable = name == "anova" or (name in _LIKE_ANOVA and closed)
         usable = usable and design.formula.intercept_only and not components.held
         table = BalancedTable.of(design, fit.stats.rows) if usable else None
-        # Levels are found by their numbers in all the data, so those with groups come first.
+        # Groups refer to level numbers of the full data, so the facet with groups comes first.
         first = sorted(facets, key=lambda f: grouped is None or f != grouped.facet)
         return cls(fit, design, components, tuple(first), table, grouped)
 
     def most(self, facet: str) -> int:
-        """Return the number of levels of a facet, for a nested one in the smallest group."""
+        """Return the number of levels of a facet; of a nested facet, in the smallest group."""
         return int(self._levels(self._whole, facet).per_group.min())
 
     def estimator(self, sizes: Mapping[str, int]) -> BalancedEstimator | None:
-        """Return the closed form of subsets of these sizes, None if there is none."""
+        """Return the closed form for subsets of these sizes, or None."""
         if self.table is None:
             return None
         facets = self.design.structure.facets
@@ -139,7 +139,7 @@ class Subsets:
         rng: np.random.Generator,
         closed_form: BalancedEstimator | None,
     ) -> Refitted:
-        """Return the components of one random subset; a failure with its reason.
+        """Return the components of one random subset, or a failure with its reason.
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ class Subsets:
         return self._of_levels(self._chosen(sizes, rng), closed_form)
 
     def without(self, facet: str, level: int) -> Refitted:
-        """Return the components without one level of a facet that is not nested.
+        """Return the components with one level of a crossed facet left out.
 
         Parameters
         ----------
@@ -171,7 +171,7 @@ class Subsets:
     def _of_levels(
         self, chosen: Sequence[LongArray], closed_form: BalancedEstimator | None
     ) -> Refitted:
-        """Return the estimate from levels that were chosen from the table."""
+        """Return the estimate from the selected levels of the table."""
         assert self.table is not None
         if closed_form is not None:
             values, mean = closed_form(self.table.take(chosen))
@@ -180,14 +180,14 @@ class Subsets:
         return self._refit(lambda: self._rows(chosen))
 
     def _agrees(self, values: FloatArray) -> bool:
-        """Whether the method gives these estimates of the analysis of variance as well."""
+        """Whether the method of the fit gives the same estimates as ANOVA."""
         recipe = self.fit.recipe
         if recipe.estimator.name == "reml":
             return bool((values > 0.0).all())
         return recipe.negative == "keep" or bool((values[:-1] >= 0.0).all())
 
     def _chosen(self, sizes: Mapping[str, int], rng: np.random.Generator) -> list[LongArray]:
-        """Return the chosen levels of each facet of a balanced table."""
+        """Draw levels of each facet of a balanced table."""
         assert self.table is not None
         names, above = self.design.structure.facets, self.table.above
         shape = self.table.scores.shape
@@ -202,7 +202,7 @@ class Subsets:
         return self._every(chosen)
 
     def _every(self, chosen: Mapping[str, LongArray]) -> list[LongArray]:
-        """Return chosen levels, with all levels of the other facets."""
+        """Return the selected levels, with all levels of the other facets."""
         assert self.table is not None
         names, shape = self.design.structure.facets, self.table.scores.shape
         n = [chosen[f].shape[-1] if f in chosen else shape[p] for p, f in enumerate(names)]
@@ -230,13 +230,13 @@ class Subsets:
         return sample
 
     def _draw(self, facet: str, counts: LongArray, n: int, rng: np.random.Generator) -> LongArray:
-        """Return n levels of every group that the facet is nested in, (g, n)."""
+        """Draw n levels of the facet within each combination of its outer facets, (g, n)."""
         if self.grouped is not None and self.grouped.facet == facet:
             return self.grouped.draw(n, rng)[np.newaxis, :]
         return draw_levels(counts, n, rng)
 
     def _rows(self, chosen: Sequence[LongArray]) -> Sample:
-        """Return the rows of levels that were chosen from the table."""
+        """Return the rows of the selected levels of the table."""
         sample, names = self._whole, self.design.structure.facets
         for facet in self.facets:
             levels = self._levels(sample, facet)
@@ -263,7 +263,7 @@ class Subsets:
 
 
 def draw_levels(counts: LongArray, n: int, rng: np.random.Generator) -> LongArray:
-    """Return n levels of every group, drawn without replacement and sorted.
+    """Draw n sorted levels of every group without replacement.
 
     Parameters
     ----------
@@ -422,12 +422,12 @@ def subsample_study(
 def _grouped(
     design: Design, sizes: Mapping[str, Any], groups: Mapping[str, LevelGroups] | None
 ) -> GroupedLevels | None:
-    """Return the facet that is drawn by group, None if there is none."""
+    """Return the facet that is drawn by group, or None."""
     if groups is None:
         return None
     if not isinstance(groups, Mapping) or len(groups) != 1 or not groups.keys() <= sizes.keys():
         raise PlanError(
-            "groups are of one drawn facet, such as {'sys': {'run1': 'A', 'run2': 'B'}}; the "
+            "groups= takes one drawn facet, such as {'sys': {'run1': 'A', 'run2': 'B'}}; the "
             f"drawn facets are {', '.join(map(repr, sizes))}"
         )
     (facet,) = groups
@@ -462,7 +462,7 @@ def _estimates(
     path: str | PathLike[str] | None,
     progress: bool | None,
 ) -> Replicates:
-    """Return the estimates of all subsets, continued from a file if there is one."""
+    """Return the estimates of all subsets, resumed from a file if given."""
     fit, n = subsets.fit, trials * len(cells)
     sizes = [list(cell.values()) for cell in cells]
     request: dict[str, Any] = {"sizes": sizes, "facets": list(cells[0]), "trials": trials}
@@ -485,7 +485,7 @@ def _estimates(
 
 
 def _work(subsets: Subsets, cells: list[dict[str, int]], trials: int, seed: int) -> Work:
-    """Return the function that draws and fits the subset of a number, size by size."""
+    """Return a function that draws and fits one numbered subset; numbers run size by size."""
 
     def drawn(number: int) -> tuple[dict[str, int], np.random.Generator]:
         place, trial = divmod(number, trials)
@@ -508,7 +508,7 @@ def _work(subsets: Subsets, cells: list[dict[str, int]], trials: int, seed: int)
 def _cells(
     subsets: Subsets, sizes: Mapping[str, tuple[int, ...]], grid: str
 ) -> list[dict[str, int]]:
-    """Return the sizes of the subsets, one mapping for each."""
+    """Return the sizes of the subsets as mappings."""
     most = {facet: subsets.most(facet) for facet in sizes}
     if subsets.grouped is not None:
         sizes = dict(sizes) | _levels_by_group(subsets.grouped, sizes)
@@ -533,7 +533,7 @@ def _cells(
 def _levels_by_group(
     grouped: GroupedLevels, sizes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[int, ...]]:
-    """Return the numbers of levels that the sizes of a facet with groups stand for."""
+    """Convert sizes per group to total numbers of levels of the grouped facet."""
     facet, largest = grouped.facet, int(np.bincount(grouped.groups).max())
     outside = [n for n in sizes[facet] if not 1 <= n <= largest]
     if outside:
@@ -545,7 +545,7 @@ def _levels_by_group(
 
 
 def _numbers(facet: str, given: Any) -> tuple[int, ...]:
-    """Return the sizes of a facet, each once."""
+    """Return the distinct sizes of a facet."""
     if getattr(given, "ndim", None) == 0:  # an array that is iterable by type only
         given = given[()]
     is_many = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)

@@ -1,4 +1,4 @@
-"""Estimates from random parts of the data: spans, coverage of intervals, summary and pictures."""
+"""Result of a subsampling study: spreads, coverage of intervals, summary and plots."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def draw(study: SubsampleStudy, quantity: str, x: str | None, kind: str, ax: Any | None) -> Any:
-    """Return the axes on which a study is drawn; see :meth:`SubsampleStudy.plot`.
+    """Draw the study and return the axes; see :meth:`SubsampleStudy.plot`.
 
     Parameters
     ----------
@@ -80,13 +80,13 @@ def _symbol(study: SubsampleStudy, quantity: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Mean, spread and quantiles of values; nan where there are none.
+    """Mean, standard deviation and quantiles of values; nan if empty.
 
     Attributes
     ----------
     mean, sd : infinite and nan if a value is infinite
     low, median, high : quantiles
-    endless : the share of values that are infinite
+    endless : share of infinite values
     """
 
     mean: float
@@ -98,18 +98,18 @@ class Span:
 
     @property
     def length(self) -> float:
-        """Difference of high and low; 0 if both are infinite."""
+        """Length of the span, high − low; 0 if both are infinite."""
         return 0.0 if self.low == self.high else self.high - self.low
 
     def columns(self) -> dict[str, float]:
-        """Return the columns of a table."""
+        """Return the span as columns of a table."""
         columns = asdict(self) | {"span": self.length}
         del columns["endless"]
         return columns
 
 
 def span_of(values: FloatArray, alpha: float) -> Span:
-    """Return mean, spread and quantiles of values, without those that are nan.
+    """Return mean, standard deviation and quantiles of the values that are not nan.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def quantile(ordered: FloatArray, q: float) -> float:
 
 
 _NEAR = 0.05
-"""Coefficients this close to that of all data are within 0.1 of each other."""
+"""Coefficients within this distance of the full-data coefficient span at most 0.1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -337,7 +337,7 @@ class SubsampleStudy(display.Printed):
         for blanks, (name, symbol) in enumerate(SYMBOLS.items()):
             spans = _spans(self, name)
             cells[symbol] = [display.coefficient(s.median) for s in spans]
-            # Headers are keys here: a space more keeps those of Eρ² and Φ apart.
+            # Headers are dictionary keys: an extra space keeps those of Eρ² and Φ distinct.
             header = f"{display.level(alpha)} of subsets" + " " * blanks
             cells[header] = [display.coefficient_interval(s.low, s.high) for s in spans]
             if facet is not None:
@@ -399,7 +399,7 @@ class SubsampleStudy(display.Printed):
         return f"<SubsampleStudy: {self.trials:,} subsets of {sizes} of {', '.join(self.facets)}>"
 
     def _of(self, quantity: str, v: FloatArray) -> FloatArray:
-        """Return a quantity at (B, k + 1) components, (B,)."""
+        """Return a quantity of B sets of components, (B,)."""
         names, study = self.replicates.names, self.dstudy
         if quantity in names:
             return v[:, names.index(quantity)]
@@ -419,7 +419,7 @@ class SubsampleStudy(display.Printed):
 def required_sizes(
     study: DStudy, v: FloatArray, goal: float, coefficient: str, facet: str
 ) -> FloatArray:
-    """Return the size of a facet that each of several sets of components needs, (B,).
+    """Return the required size of a facet for each set of components, (B,).
 
     Parameters
     ----------
@@ -429,7 +429,7 @@ def required_sizes(
     """
     ratio = study.required_ratio(goal, coefficient, facet)
     b, room = v @ ratio.a[0], v @ ratio.denominator[0]
-    # A difference within rounding error is zero, as for one set of components.
+    # A difference within rounding error is zero, as in the scalar function.
     held = v @ np.maximum(-ratio.denominator[0], 0.0)
     n, reached = np.full(len(v), np.inf), room > 1e-12 * held
     # 69 from exact arithmetic may come out as 69.0000000001 and must not become 70.
@@ -441,7 +441,7 @@ _OF_ANOVA = ("anova", "type1", "henderson3")
 
 
 def _covered(study: SubsampleStudy, coefficient: str) -> FloatArray:
-    """Return for each size the share of subsets whose interval contains the full coefficient.
+    """Return the coverage of the full-data coefficient by subset intervals, for each size.
 
     The intervals are from F quantiles of the mean squares, which follow from the components of a
     complete two-way table; nan if the data are not such a table.
@@ -477,7 +477,7 @@ def _covered(study: SubsampleStudy, coefficient: str) -> FloatArray:
 def _part(
     table: TwoWayMeanSquares, study: SubsampleStudy, place: int, values: FloatArray
 ) -> TwoWayMeanSquares:
-    """Return the mean squares of a subset from its components."""
+    """Return the mean squares of a subset, recomputed from its components."""
     drawn = dict(zip(study.facets, study.cells[place].tolist(), strict=True))
     n_rows = drawn.get(table.rows, table.n_rows)
     n_columns = drawn.get(table.columns, table.n_columns)
@@ -498,7 +498,7 @@ def _part(
 
 
 _ENOUGH = 0.1
-"""The span that Urbano et al. (2013, sec. 3) require."""
+"""Largest sufficient span of coefficients (Urbano et al., 2013, sec. 3)."""
 
 
 def _spans(study: SubsampleStudy, quantity: str) -> list[Span]:
@@ -541,13 +541,13 @@ def _notes(study: SubsampleStudy) -> list[str]:
 
 
 def _enough(study: SubsampleStudy, name: str) -> str:
-    """Return the smallest sizes at which most subsets are within 0.1 of each other."""
+    """Return a note on the smallest sizes whose coefficients span at most 0.1."""
     symbol, inside = SYMBOLS[name], display.level(study.dstudy.alpha)
     lengths = np.array([s.length for s in _spans(study, name)])
     enough = np.flatnonzero(lengths <= _ENOUGH)
     if not enough.size:
         return f"At none of these sizes is {symbol} of {inside} of subsets within 0.1."
-    # Those without a smaller sufficient size.
+    # Keep only sizes without a smaller sufficient size.
     smallest = [
         p for p in enough
         if not any(
