@@ -275,7 +275,7 @@ def test_picture(study):
             PlanError,
             "twice",
         ),
-        ({"sizes": 1}, EstimationError, "whole numbers from 2 on, not 1"),
+        ({"sizes": 1}, EstimationError, "whole numbers of at least 2, not 1"),
         ({"sizes": []}, EstimationError, "sizes is empty"),
         ({"sizes": [5.5]}, EstimationError, "not 5.5"),
         ({"sizes": 23}, DataError, "'first' has 44 topics, and the smallest halves need 46"),
@@ -424,7 +424,7 @@ def test_halves_have_two_topics_or_more(collections):
     assert sorted(set(points["n"])) == [FEWEST_TOPICS, 22]
     assert set(fit_mapping(collections, "tau", sizes=22, trials=4).points["n"]) == {22}
     for wrong in (FEWEST_TOPICS - 1, 2.5, True, "2"):
-        with pytest.raises(EstimationError, match="whole numbers from 2 on, not "):
+        with pytest.raises(EstimationError, match="whole numbers of at least 2, not "):
             fit_mapping(collections, "tau", sizes=[wrong])
 
 

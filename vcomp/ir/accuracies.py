@@ -1,4 +1,4 @@
-"""The accuracy of tests of any size, every measure by its best estimator.
+"""Accuracy of tests of any size, each measure by its best estimator.
 
 :func:`accuracy` starts from scores, :func:`accuracy_of` from scores and D-studies that a fit has
 already.
@@ -53,13 +53,13 @@ from vcomp.ir.two_way_anova import mean_squares
 from vcomp.numerics import seed_from
 
 SYSTEM, TOPIC = "system", "topic"
-"""The facets of a bare matrix."""
+"""Facets of a matrix without a fit."""
 
 
 def two_way_components(
     matrix: ScoreMatrix,
 ) -> tuple[VarianceComponents, Callable[[], LevelVariances]]:
-    """Return the components of system, topic and residual, and what robust intervals need.
+    """Return the components of system, topic and residual, and influences for robust intervals.
 
     Those of a complete matrix are of its analysis of variance, as in :class:`TwoWay` but negative
     ones as estimated; those of a matrix with holes are by REML. The numbers are those of
@@ -121,7 +121,7 @@ def _mean_squares(matrix: ScoreMatrix) -> TwoWayMeanSquares:
 Measures: TypeAlias = str | Measure | Iterable[str | Measure]
 
 DEFAULT = ("tau", "tau_ap", "Erho2", "Phi", "rmse")
-"""Measures with an estimator of their own, which are fast; F needs a difference to detect."""
+"""Default measures: those with a fast estimator; F is left out, as it needs a difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,17 +347,17 @@ def accuracy_of(
     check_alpha(alpha)
     by_name, seed = named(chosen), seed_from(rng)
     splits = _Splits(model, trials, seed, workers, progress)
-    own: dict[str, Estimator | None] = dict.fromkeys(by_name)
+    by_measure: dict[str, Estimator | None] = dict.fromkeys(by_name)
     if estimator != "split_half":
-        own = {
+        by_measure = {
             name: _estimator_of(measure, scores, planned, sampled, estimator, splits)
             for name, measure in by_name.items()
         }
-    rest = {name: by_name[name] for name, found in own.items() if found is None}
+    rest = {name: by_name[name] for name, found in by_measure.items() if found is None}
     at = np.array([float(n_sampled)]) if n is None else n
-    sampled_too = any(isinstance(found, BySubsets) for found in own.values())
+    sampled_too = any(isinstance(found, BySubsets) for found in by_measure.values())
     halves = _halves(scores, rest, at, alpha, splits, estimator, sampled_too)
-    estimators = {name: found or halves[name] for name, found in own.items()}
+    estimators = {name: found or halves[name] for name, found in by_measure.items()}
     values = {
         name: found.at_hand(alpha)
         if n is None and isinstance(found, ByPairs)
@@ -370,7 +370,7 @@ def accuracy_of(
 
 
 def _on_intervals(study: DStudy) -> tuple[str, ...]:
-    """Return notes on how the intervals of a D-study are made."""
+    """Return notes on the interval methods of a D-study."""
     methods = tuple(dict.fromkeys(study.interval_methods.values()))
     said = (f"Intervals from the D-study: {'; '.join(methods)}.",) if methods else ()
     return (*said, *note_on_scores(study.components.response_values, methods))
@@ -384,7 +384,7 @@ def _estimator_of(
     estimator: TauEstimator,
     splits: _Splits,
 ) -> Estimator | None:
-    """Return the estimator of a measure; None if it has to be extrapolated from halves.
+    """Return the estimator of a measure; None if it must be extrapolated from halves.
 
     Parameters
     ----------
@@ -413,7 +413,7 @@ def _estimator_of(
 def _needs_dstudy(
     measures: Sequence[Measure], estimator: AccuracyEstimator, negative: str, interval: object
 ) -> bool:
-    """Return whether one of the measures comes from a D-study.
+    """Return whether a measure comes from a D-study.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The estimators of a measure of accuracy: by pairs, a D-study, power, halves or subsets."""
+"""Estimators of accuracy: by pairs, D-study, power, halves or subsets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLANNED: Mapping[type[Measure], PlannedName] = {
     DependabilityIndex: "Phi",
     RMSE: "abs_sem",
 }
-"""Measures that a D-study projects, with their names there."""
+"""Measures that a D-study projects, with its names for them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,11 +47,11 @@ class Estimated:
 
 
 class Estimator(Protocol):
-    """Estimates one measure."""
+    """Estimator of one measure."""
 
     @property
     def label(self) -> str:
-        """What it is called in tables."""
+        """Name of the estimator in tables."""
 
     def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
         """Return the accuracy of tests of n topics, (m,), with intervals of level 1 − alpha."""
@@ -181,7 +181,7 @@ class ByHalves:
 
     @property
     def problem(self) -> str | None:
-        """Why no curve could be fitted; None if one was."""
+        """Reason why no curve could be fitted; None if one was."""
         return self.study.problems.get((self.name, self.model))
 
     def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
@@ -196,7 +196,7 @@ class ByHalves:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BySubsets:
-    """A measure of tests on random subsets of the topics, and by the noncentral t beyond.
+    """Measure of tests, by random subsets of the topics and by the noncentral t beyond.
 
     Attributes
     ----------
@@ -216,9 +216,9 @@ class BySubsets:
     def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
         """See :meth:`FromSubsets.estimate` and :meth:`FromSubsets.interval_of_matrix`."""
         measure, matrix, trials, seed = self.measure, self.matrix, self.trials, self.seed
-        found = measure.estimate_of_matrix(matrix, n_topics, trials=trials, seed=seed)
+        estimates = measure.estimate_of_matrix(matrix, n_topics, trials=trials, seed=seed)
         ends = measure.interval_of_matrix(matrix, n_topics, alpha, trials=trials, seed=seed)
-        return Estimated(found, *ends)
+        return Estimated(estimates, *ends)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""Measures of accuracy of tests of other sizes: the table of results."""
+"""Result of an accuracy study: measures for tests of several sizes."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _OF_RANKS = ("tau", "tau_ap")
 """Measures that have several estimators."""
 
 _POINTS = 40
-"""Points of a line in a picture."""
+"""Points of a plotted line."""
 
 _DEGREE = 5
-"""Of the polynomial in log n that the ends of simulated intervals follow in a picture."""
+"""Degree of the polynomial in log n that smooths plotted ends of simulated intervals."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -92,13 +92,13 @@ class Accuracy(display.Printed):
 
     @property
     def dstudy(self) -> DStudy | None:
-        """The D-study that Eρ², Φ, ε or F come from; None where none of them was requested."""
+        """D-study behind Eρ², Φ, ε and F; None if none of these was requested."""
         studies = [e.study for e in self.estimators.values() if isinstance(e, ByDStudy | ByPower)]
         return studies[0] if studies else None
 
     @property
     def split_half(self) -> SplitHalfStudy | None:
-        """The halves that measures were extrapolated from; None where none was."""
+        """Split halves behind extrapolated measures; None if no measure was extrapolated."""
         studies = [e.study for e in self.estimators.values() if isinstance(e, ByHalves)]
         return studies[0] if studies else None
 
@@ -220,7 +220,7 @@ class Accuracy(display.Printed):
         return measure.symbol if name == measure.name else name
 
     def _label(self, name: str) -> str:
-        """Return the symbol of a measure in pictures, for τ and τ_AP with their estimator."""
+        """Return the symbol of a measure in plots; for τ and τ_AP with the estimator."""
         estimator = self.estimators[name]
         if isinstance(estimator, ByPairs | ByHalves) and self.measures[name].name in _OF_RANKS:
             return f"{self.symbol(name)} ({estimator.label})"
@@ -241,7 +241,7 @@ class Accuracy(display.Printed):
         return drawn
 
     def _curves(self, chosen: list[str]) -> pd.DataFrame:
-        """Return the measures at enough sizes for smooth lines."""
+        """Return the measures at sizes dense enough for smooth lines."""
         import pandas as pd
 
         low, high = float(self.requested.min()), float(self.requested.max())
@@ -254,9 +254,9 @@ class Accuracy(display.Printed):
         )
 
     def _line(self, name: str, n: FloatArray) -> pd.DataFrame:
-        """Return a measure at many sizes, the ends of simulated intervals as smooth curves.
+        """Return a measure at many sizes, with ends of simulated intervals smoothed.
 
-        A rank correlation has few values, and its simulated quantiles go in steps.
+        A rank correlation takes few values, so its simulated quantiles are step functions.
         """
         rows = self._rows(name, n)
         is_simulated = isinstance(self.estimators[name], ByPairs)
@@ -268,7 +268,7 @@ class Accuracy(display.Printed):
         return rows
 
     def _is_slow(self, name: str) -> bool:
-        """Whether a point of a line takes a maximisation, or tests of many subsets."""
+        """Whether each plotted point needs a maximisation, or tests on many subsets."""
         estimator = self.estimators[name]
         if isinstance(estimator, BySubsets):
             return True
@@ -277,13 +277,13 @@ class Accuracy(display.Printed):
         return estimator.study.source.interval == "profile"
 
     def _rows(self, name: str, n: FloatArray, alpha: float | None = None) -> pd.DataFrame:
-        """Return the rows of a measure in :attr:`table`; stored ones for the requested sizes."""
+        """Return the rows of a measure in :attr:`table`, stored for the requested sizes."""
         import pandas as pd
 
         estimator = self.estimators[name]
-        made = alpha is None and np.array_equal(n, self.requested)
+        is_stored = alpha is None and np.array_equal(n, self.requested)
         level = self.alpha if alpha is None else alpha
-        found = self.values[name] if made else estimator.at(n, level)
+        found = self.values[name] if is_stored else estimator.at(n, level)
         columns = {"estimate": found.estimate, "low": found.low, "high": found.high}
         return pd.DataFrame(
             {"measure": name, "n": whole(n), **columns, "estimator": estimator.label}
@@ -299,7 +299,7 @@ class Accuracy(display.Printed):
 
 
 def _panels(measures: Mapping[str, Measure], labels: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the measures of each panel, by the label of its vertical axis."""
+    """Return the measures of each panel by its y label."""
     panels: dict[str, list[str]] = {}
     for name, measure in measures.items():
         if np.isinf(measure.limits).any():
@@ -312,7 +312,7 @@ def _panels(measures: Mapping[str, Measure], labels: Mapping[str, str]) -> dict[
 
 
 def _cells(found: Estimated, *, bounded: bool) -> list[tuple[str, str]]:
-    """Return estimates and intervals: of coefficients with decimals, of errors with digits."""
+    """Format estimates and intervals: fixed decimals if bounded, else significant digits."""
     ends = list(zip(found.low.tolist(), found.high.tolist(), strict=True))
     if bounded:
         values = [display.coefficient(v) for v in found.estimate]
@@ -349,11 +349,11 @@ def _notes(accuracy: Accuracy) -> list[str]:
 
 
 _EMPTY = 0.99
-"""Share of the range of a measure beyond which an interval carries no information."""
+"""Share of a measure's range; longer intervals carry no information."""
 
 
 def _empty(accuracy: Accuracy) -> list[str]:
-    """Return a note on intervals that span next to the whole range of their measure."""
+    """Return a note on intervals that span almost the whole range of their measure."""
     symbols = []
     for name, found in accuracy.values.items():
         lowest, highest = accuracy.measures[name].limits
@@ -402,7 +402,7 @@ def _of_halves(accuracy: Accuracy, symbols: str) -> str:
 
 
 def _problems(accuracy: Accuracy) -> list[str]:
-    """Return why some measures have no estimate."""
+    """Return notes with the reasons for missing estimates."""
     notes = []
     for name, estimator in accuracy.estimators.items():
         if not isinstance(estimator, ByHalves) or estimator.problem is None:

@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SECONDS = 4e-9
-"""What a pair of systems in a row of means takes by arrays, where its swaps are counted."""
+"""Seconds to count swaps with arrays, per pair of systems and row of means."""
 
 _ROUNDING = 64 * float(np.finfo(float).eps)
-"""Means this close, relative to the largest, differ by rounding alone and are tied."""
+"""Relative tolerance of ties: smaller differences of means are rounding errors."""
 
 
 def rounding(means: FloatArray) -> FloatArray:
-    """Return the largest difference of means on the last axis that may be rounding error."""
+    """Return the tolerance for ties between means on the last axis."""
     largest: FloatArray = np.abs(means).max(axis=-1)
     return _ROUNDING * largest
 
 
 @dataclass(frozen=True, eq=False)
 class MeanRows:
-    """Means of collections and true means, with intermediate results that measures share.
+    """Means of collections and true means, with cached results that measures share.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class MeanRows:
 
     @classmethod
     def of(cls, means: FloatArray, true_means: FloatArray) -> tuple[MeanRows, tuple[int, ...]]:
-        """Return the rows of two arrays that broadcast, and the shape of one value a row."""
+        """Broadcast two arrays to rows; return these, and the shape of one result per row."""
         x, y = np.broadcast_arrays(means, true_means)
         k, shape = x.shape[-1], x.shape[:-1]
         rows = (np.ascontiguousarray(a, dtype=float).reshape(-1, k) for a in (x, y))
@@ -74,24 +74,24 @@ class MeanRows:
 
     @cached_property
     def tolerances(self) -> tuple[FloatArray, FloatArray]:
-        """(m,) and (m,): rounding errors of differences of means, and of true means."""
+        """(m,) and (m,): tolerances for ties between means, and between true means."""
         return rounding(self.means), rounding(self.truth)
 
     @cached_property
     def orders(self) -> tuple[LongArray, LongArray]:
-        """(m, k) and (m, k): systems by falling means, and by falling true means."""
+        """(m, k) and (m, k): systems in descending order of means, and of true means."""
         return falling_order(self.means), falling_order(self.truth)
 
     @cached_property
     def swaps(self) -> tuple[LongArray, FloatArray]:
-        """Swapped pairs and their shares, see the kernel; rows with ties have none."""
+        """Swapped pairs, negative in rows with ties, and their shares; see the kernel."""
         seconds = self.means.size * self.n_systems * _SECONDS
         count = at_once(swaps, seconds, swaps_by_arrays)
         pairs, shares = count(self.means, self.truth, *self.tolerances, *self.orders)
         return pairs, shares
 
     def filled(self, untied: FloatArray, of_tied: Callable[[MeanRows], FloatArray]) -> FloatArray:
-        """Return values of rows without ties, and those of `of_tied` for the other rows."""
+        """Return the values of untied rows, with those of tied rows from `of_tied`."""
         tied = self.swaps[0] < 0
         if tied.any():
             untied[tied] = of_tied(MeanRows(self.means[tied], self.truth[tied]))
@@ -125,7 +125,7 @@ class Measure(ABC):
     of_means: ClassVar[bool]
     has_estimator: ClassVar[bool] = False
     undefined: ClassVar[str] = "it is not a number"
-    """Why the measure may be nan: the end of a warning."""
+    """Reason why the measure may be nan, as the end of a warning."""
 
     def actual(
         self,
@@ -244,7 +244,7 @@ class MeanMeasure(Measure):
         """
 
     def actual_of_rows(self, rows: MeanRows) -> FloatArray:
-        """Return :meth:`actual_of_means` of each row, with what `rows` has cached."""
+        """Return :meth:`actual_of_means` of each row, with the cached results of `rows`."""
         return self.actual_of_means(rows.means, rows.truth)
 
     def actual_of_scores(self, X: FloatArray, Y: FloatArray) -> float:
@@ -254,7 +254,7 @@ class MeanMeasure(Measure):
 
 
 class RowMeasure(MeanMeasure):
-    """A measure of means that uses the intermediate results that measures share."""
+    """A measure of means that uses the shared cached results of :class:`MeanRows`."""
 
     __slots__ = ()
 
@@ -269,7 +269,7 @@ class RowMeasure(MeanMeasure):
 
 
 class TopicMeasure(Measure):
-    """A measure that needs the scores on each topic, to test differences for significance."""
+    """A measure that tests differences for significance and so needs the scores on each topic."""
 
     __slots__ = ()
 
@@ -299,7 +299,7 @@ def sizes(n_topics: float | Iterable[float]) -> FloatArray:
 
 
 def complete(matrix: ScoreMatrix, what: str) -> FloatArray:
-    """Return the scores of a matrix, none of which may be missing.
+    """Return the scores of a matrix without missing cells.
 
     Raises
     ------
@@ -318,7 +318,7 @@ def complete(matrix: ScoreMatrix, what: str) -> FloatArray:
 
 
 def _read_long(truth: TruthLike, columns: Mapping[str, str | None]) -> TruthLike:
-    """Return the matrix of a truth that is a long table with the columns of the scores."""
+    """Read a truth that is a long table with the column names of the scores."""
     if not any(columns.values()):
         return truth
     names = {name or role for role, name in columns.items()}
@@ -328,7 +328,7 @@ def _read_long(truth: TruthLike, columns: Mapping[str, str | None]) -> TruthLike
 
 
 def _truth(truth: TruthLike, X: ScoreMatrix) -> FloatArray:
-    """Return the truth as an array, its systems in the order of those of `X`."""
+    """Return the truth as an array, with the systems in the order of `X`."""
     means = _true_means(truth)
     systems: tuple[str, ...] | None
     if means is None:
@@ -347,7 +347,7 @@ def _truth(truth: TruthLike, X: ScoreMatrix) -> FloatArray:
 
 
 def _true_means(truth: TruthLike) -> tuple[FloatArray, tuple[str, ...] | None] | None:
-    """Return true means and their systems if they have names, or nothing if it is a matrix."""
+    """Return true means, and their systems if named; None if the truth is a matrix."""
     import pandas as pd
 
     if isinstance(truth, Mapping):
@@ -372,7 +372,7 @@ def _true_means(truth: TruthLike) -> tuple[FloatArray, tuple[str, ...] | None] |
 
 
 def _order(systems: tuple[str, ...], wanted: tuple[str, ...]) -> list[int]:
-    """Return where in `systems` those of the collection are."""
+    """Return the places in `systems` of the systems of the collection."""
     if len(set(systems)) < len(systems):
         twice = next(s for s in systems if systems.count(s) > 1)
         raise DataError(f"truth has several systems called {twice!r}")
@@ -395,7 +395,7 @@ def _order(systems: tuple[str, ...], wanted: tuple[str, ...]) -> list[int]:
 
 
 def _as_many(n_true: int, n_systems: int) -> None:
-    """Refuse a truth of more or fewer systems."""
+    """Refuse a truth with another number of systems."""
     if n_true != n_systems:
         raise DataError(f"truth has {n_true} systems, and scores have {n_systems}")
 

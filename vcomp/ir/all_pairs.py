@@ -20,7 +20,7 @@ TESTS: tuple[PairTest, ...] = get_args(PairTest)
 
 
 def check_test(test: str, sides: int) -> None:
-    """Refuse tests that there are not.
+    """Refuse unknown tests.
 
     Raises
     ------
@@ -33,7 +33,7 @@ def check_test(test: str, sides: int) -> None:
 
 
 def two_sided(alpha: float, sides: Sides) -> float:
-    """Return the level of the two-sided t-tests that find as much as one- or two-sided ones."""
+    """Return the level of the two-sided t-tests that are equivalent to tests with `sides`."""
     return min(alpha * 2 / sides, 1.0 - 1e-12)
 
 
@@ -74,7 +74,7 @@ def compare_pairs(X: FloatArray, test: PairTest = "t", sides: Sides = 2) -> Pair
         return PairComparisons(tests.differences, tests.p_values * (sides / 2))
     i, j = pairs_of(X.shape[1])
     differences = settled(X.mean(axis=0), i, j)
-    # Zero differences have no rank. One-sided, the better system of a pair comes first.
+    # Zero differences have no rank. One-sided tests put the better system of a pair first.
     how = PairOptions("two-sided" if sides == 2 else "greater", zeros="wilcox")
     better, worse = np.where(differences >= 0, (i, j), (j, i))
     return PairComparisons(differences, outcome_of(X, "wilcoxon", how, (better, worse)).p_values)
@@ -83,7 +83,7 @@ def compare_pairs(X: FloatArray, test: PairTest = "t", sides: Sides = 2) -> Pair
 def significant_pairs(
     X: FloatArray, alpha: float, test: PairTest = "t", sides: Sides = 2
 ) -> tuple[FloatArray, BoolArray]:
-    """Return differences of all pairs, and which of them are significant at level `alpha`."""
+    """Return the differences of all pairs, and a mask of those significant at level `alpha`."""
     if test == "t":
         tests = paired_tests(X)
         return tests.differences, tests.significant(two_sided(alpha, sides))

@@ -109,7 +109,7 @@ class AveragePValues(display.Printed):
 
     @property
     def labels(self) -> list[str]:
-        """The bins in words."""
+        """Labels of the bins."""
         ends = [display.number(b) for b in self.bounds]
         return [
             f"≥ {low}" if high == np.inf else f"{low} – {upper}"
@@ -221,8 +221,8 @@ def average_p_values(
         If `bins`, `test` or `sides` cannot be, a number of topics is less than 2, or one within
         the collection is not whole.
     EstimationError
-        If `trials` or `workers` is not a whole number from 1 on, or `rng` is neither a seed nor a
-        generator.
+        If `trials` or `workers` is not a whole number of at least 1, or `rng` is neither a seed
+        nor a generator.
 
     Notes
     -----
@@ -299,7 +299,7 @@ def _sums(X: FloatArray, bounds: FloatArray, test: PairTest, sides: Sides) -> Fl
 def _carried(
     X: FloatArray, n_topics: FloatArray, bounds: FloatArray, at_hand: FloatArray, sides: Sides
 ) -> FloatArray:
-    """Return average p-values beyond the collection, (sizes, b)."""
+    """Return average p-values for sizes beyond the collection, (sizes, b)."""
     forecast = PairForecast.from_scores(X)
 
     def expected(n: float) -> FloatArray:
@@ -318,7 +318,7 @@ def _ratio(sums: FloatArray, counts: FloatArray) -> FloatArray:
 
 
 def _sizes(given: float | Iterable[float] | None, n_topics: int) -> FloatArray:
-    """Return the numbers of topics, each once, in order."""
+    """Return the distinct numbers of topics in ascending order."""
     if given is None:
         return np.unique(np.rint(np.linspace(min(5, n_topics), n_topics, _SIZES)))
     n = np.unique(check_sizes(given))

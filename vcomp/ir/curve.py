@@ -35,13 +35,13 @@ MODELS: tuple[Model, ...] = get_args(Model)
 SCALES: tuple[Scale, ...] = get_args(Scale)
 
 _SECONDS = 1e-4
-"""What a point takes in Python, where a curve is fitted to shares."""
+"""Seconds per point in Python for a curve fitted to shares."""
 
 COLUMNS = ("estimate", "low", "high", "obs_low", "obs_high")
-"""What is predicted of a test."""
+"""Columns of predictions for a test."""
 
 NO_ERROR = 1e-12
-"""Smaller errors are rounding errors of zero; their logarithms would outweigh all others."""
+"""Errors below this are rounded zeros; their logarithms would dominate a fit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,7 +182,7 @@ class AccuracyCurve:
         t = float(stdtrit(self.df_resid, 1.0 - alpha / 2.0))
         half, obs_half = (t * np.sqrt(np.maximum(v, 0.0)) for v in (variance, variance + one))
         lines = np.stack([line, line - half, line + half, line - obs_half, line + obs_half])
-        if self.scale != "error":  # accuracy falls along the line
+        if self.scale != "error":  # accuracy decreases in the linear predictor
             lines = lines[[0, 2, 1, 4, 3]]
         return dict(zip(COLUMNS, _accuracy(_error(self.model, lines), self.scale), strict=True))
 
@@ -231,7 +231,7 @@ def axis(model: Model, n: FloatArray) -> FloatArray:
 
 
 def to_error(accuracy: FloatArray, scale: Scale) -> FloatArray:
-    """Return errors, from 0 for the truth to 1, of accuracies on a scale.
+    """Convert accuracies on a scale to errors between 0 (the truth) and 1.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def _accuracy(e: FloatArray, scale: Scale) -> FloatArray:
 
 
 def whole(n: FloatArray) -> FloatArray | LongArray:
-    """Return numbers of topics as integers, where all of them are whole.
+    """Return numbers of topics as integers if all are whole.
 
     Examples
     --------
@@ -422,7 +422,7 @@ class _Errors:
 
     @classmethod
     def of(cls, sizes: FloatArray, place: LongArray, y: FloatArray, scale: Scale) -> _Errors:
-        """Return the errors of accuracies `y`, whose sizes are ``sizes[place]``; sizes rise."""
+        """Return the errors of accuracies `y` with sizes ``sizes[place]``; `sizes` ascend."""
         missing = np.isnan(y)
         n_missing = int(missing.sum())
         if n_missing:
@@ -468,7 +468,7 @@ class _Errors:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _BySize:
-    """Numbers observed at several sizes, those without any left out.
+    """Moments of observations by size; sizes without observations are left out.
 
     Attributes
     ----------
@@ -484,7 +484,7 @@ class _BySize:
 
     @classmethod
     def of(cls, sizes: FloatArray, place: LongArray, values: FloatArray) -> _BySize:
-        """Return the moments of `values` by size; their sizes are ``sizes[place]``."""
+        """Return the moments of `values` with sizes ``sizes[place]``."""
         counts = np.bincount(place, minlength=sizes.size).astype(float)
         means = np.bincount(place, values, sizes.size) / np.maximum(counts, 1.0)
         off = np.square(values - means[place])
@@ -521,7 +521,7 @@ def _least_squares(x: FloatArray, z: _BySize) -> tuple[FloatArray, FloatArray, f
 
 
 def _uncentred(level: float, slope: float, centre: float) -> FloatArray:
-    """Return the covariance matrix of a and b from the variances about the centre of x."""
+    """Return the covariance matrix of a and b from the variances for centred x."""
     away = -centre * slope
     return np.array([[level - centre * away, away], [away, slope]])
 
@@ -529,7 +529,7 @@ def _uncentred(level: float, slope: float, centre: float) -> FloatArray:
 def _binomial(e: _BySize) -> tuple[FloatArray, FloatArray, float]:
     """Return a and b of logit e = a + b log n by maximum likelihood, covariance and dispersion.
 
-    The likelihood depends on the observations of one size through their mean alone.
+    The observations of one size enter the likelihood only by their mean.
     """
     for wrong, which in ((0.0, "all have error zero"), (1.0, "all have error one")):
         if (e.means == wrong).all():
@@ -558,6 +558,6 @@ def _binomial(e: _BySize) -> tuple[FloatArray, FloatArray, float]:
 
 
 def _is_step(means: FloatArray) -> bool:
-    """Whether at most one mean, not all 0, is between 0 and 1, after zeros and before ones."""
+    """Whether means are zeros, at most one between 0 and 1, then ones; not all are 0."""
     first = int(np.argmax(means > 0.0))
     return bool((means[first + 1 :] == 1.0).all())

@@ -140,10 +140,10 @@ def map_dstudy(
         curve = _curve(mapping, name)
         part = table[facets].copy()
         part["indicator"], part["coefficient"] = str(name), curve.coefficient
-        own = {feature: z for feature, z in features.items() if feature in curve.slopes}
-        part["estimate"] = curve.at(table[curve.coefficient].to_numpy(), own)
+        values = {feature: z for feature, z in features.items() if feature in curve.slopes}
+        part["estimate"] = curve.at(table[curve.coefficient].to_numpy(), values)
         ends = [
-            curve.at(table[f"{curve.coefficient}_{end}"].to_numpy(), own)
+            curve.at(table[f"{curve.coefficient}_{end}"].to_numpy(), values)
             for end in ("low", "high")
         ]
         part["low"], part["high"] = ends if curve.rises else ends[::-1]
@@ -155,7 +155,7 @@ def map_dstudy(
 
 
 def _features_of(study: DStudy) -> dict[str, Any]:
-    """Return the features of the planned collections, as far as the D-study knows them."""
+    """Return the features of the planned collections that the D-study knows."""
     g, facets = study.components, study.plan.facets
     if len(facets) != 1:
         return {}
@@ -187,7 +187,7 @@ _LEVELS = (0.05, 0.1)
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MappingStudy(display.Printed):
-    """Curves from Eρ² and Φ to other indicators, with the points that they were fitted to.
+    """Curves from Eρ² and Φ to other indicators, with the fitted points.
 
     Attributes
     ----------

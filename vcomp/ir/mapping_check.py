@@ -1,4 +1,4 @@
-"""Kinds of curves from Eρ² and Φ to other indicators, judged on collections that were left out.
+"""Cross-validation of kinds of curves from Eρ² and Φ to other indicators, by collection.
 
 References
 ----------
@@ -26,7 +26,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "shrinking": {"variance": "shrinking"},
     "shrinking, features": {"variance": "shrinking", "features": FEATURES},
 }
-"""Kinds of curves that are compared by default."""
+"""Kinds of curves compared by default."""
 
 
 def validate_mapping(
@@ -35,7 +35,7 @@ def validate_mapping(
     *,
     alpha: float = 0.05,
 ) -> pd.DataFrame:
-    """Return how well curves predict the points of collections that they were not fitted to.
+    """Cross-validate curves: predict the points of each collection from the others.
 
     Each collection is left out in turn. The curve through the points of the others predicts its
     points, with prediction intervals.
@@ -98,8 +98,8 @@ def validate_mapping(
         n = len(_features_of(options))
         if n and len(names) < n + 3:
             raise EstimationError(
-                f"kind {name!r} has {n} features: it needs {n + 3} collections, of which one is "
-                f"left out, and the study has {len(names)}; give kinds= with fewer features"
+                f"kind {name!r} has {n} features: it needs {n + 3} collections, one of them left "
+                f"out, and the study has {len(names)}; give kinds= with fewer features"
             )
     rows = []
     for indicator in study.maps:
@@ -116,37 +116,37 @@ def _features_of(options: Mapping[str, Any]) -> tuple[Feature, ...]:
 def _left_out(
     study: MappingStudy, indicator: str, name: str, options: Mapping[str, Any], alpha: float
 ) -> pd.DataFrame:
-    """Return the points of a collection with what the others predict."""
+    """Return the points of a collection with the predictions from the others."""
     variance, features = options.get("variance", "constant"), _features_of(options)
     points, coefficient = study.points, study.maps[indicator].coefficient
     others = points[points["collection"] != name]
     curve = curve_through(study.measures[indicator], others, study.smallest, variance, features)
-    own = points[
+    left = points[
         (points["collection"] == name) & (points[coefficient] >= study.smallest[coefficient])
     ].dropna(subset=[indicator])
-    found = curve.predict(
-        own[coefficient].to_numpy(),
-        features={feature: feature_of(own, feature) for feature in features},
+    predicted = curve.predict(
+        left[coefficient].to_numpy(),
+        features={feature: feature_of(left, feature) for feature in features},
         alpha=alpha,
     )
-    y = own[indicator].to_numpy()
-    return found.assign(
+    y = left[indicator].to_numpy()
+    return predicted.assign(
         collection=name,
-        x=own[coefficient].to_numpy(),
-        error=found["estimate"].to_numpy() - y,
-        inside=(found["obs_low"].to_numpy() <= y) & (y <= found["obs_high"].to_numpy()),
-        length=found["obs_high"] - found["obs_low"],
+        x=left[coefficient].to_numpy(),
+        error=predicted["estimate"].to_numpy() - y,
+        inside=(predicted["obs_low"].to_numpy() <= y) & (y <= predicted["obs_high"].to_numpy()),
+        length=predicted["obs_high"] - predicted["obs_low"],
     )
 
 
-def _scores(found: pd.DataFrame) -> dict[str, float]:
-    top = found["x"] >= found["x"].quantile(0.9)
+def _scores(predicted: pd.DataFrame) -> dict[str, float]:
+    top = predicted["x"] >= predicted["x"].quantile(0.9)
     return {
-        "nobs": len(found),
-        "rmse": float(np.sqrt(np.square(found["error"]).mean())),
-        "bias": float(found["error"].mean()),
-        "coverage": float(found["inside"].mean()),
-        "coverage_top": float(found.loc[top, "inside"].mean()),
-        "length": float(found["length"].mean()),
-        "worst": float(found.groupby("collection")["inside"].mean().min()),
+        "nobs": len(predicted),
+        "rmse": float(np.sqrt(np.square(predicted["error"]).mean())),
+        "bias": float(predicted["error"].mean()),
+        "coverage": float(predicted["inside"].mean()),
+        "coverage_top": float(predicted.loc[top, "inside"].mean()),
+        "length": float(predicted["length"].mean()),
+        "worst": float(predicted.groupby("collection")["inside"].mean().min()),
     }

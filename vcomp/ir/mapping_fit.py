@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _STEP = 10
-"""Topics of the smallest halves, and from one size to the next, in the paper."""
+"""Number of topics of the smallest halves, and step between sizes, in the paper."""
 
 _FEWEST_POINTS = 3
 _ABSOLUTE = frozenset({"sens_rel", "rmse", "Phi"})
-"""Indicators of absolute scores, which are functions of Φ."""
+"""Indicators of absolute scores; their curves are functions of Φ."""
 
 _SMALLEST: dict[Coefficient, float] = {"Erho2": 0.8, "Phi": 0.5}
-"""Points below these are not fitted: about 85 % of the paper's collections are above."""
+"""Smallest fitted coefficients; about 85 % of the paper's collections are above."""
 
 
 Variance: TypeAlias = Literal["constant", "shrinking"]
@@ -217,15 +217,15 @@ def _fit_log_exponent(
         usual = (y > 0.0) & (y < 1.0)
         a = float(np.median(np.log(y[usual]) / log_base[usual])) if usual.any() else 1.0
         begin = np.array([np.log(a), *np.zeros(Z.shape[1])])
-    # The logarithm of a is sought: a is positive, and may be of any size.
-    found = least_squares(
+    # Parametrised by log a: a is positive and may have any magnitude.
+    minimum = least_squares(
         lambda b: w * (base ** np.exp(design @ b) - y),
         begin,
         jac=lambda b: (w * base ** np.exp(design @ b) * log_base * np.exp(design @ b))[:, None]
         * design,
         xtol=1e-15, ftol=1e-15, gtol=1e-15,
     )  # fmt: skip
-    return np.asarray(found.x)
+    return np.asarray(minimum.x)
 
 
 def _fit_spread(away: FloatArray, residual: FloatArray) -> tuple[float, float]:
@@ -280,7 +280,7 @@ def curve_through(
     rises = measure.larger_is_better
     base = x if rises else 1.0 - x
     inside = (base > 0.0) & (base < 1.0)
-    if variance == "shrinking":  # points at the ends tell nothing of the variance within
+    if variance == "shrinking":  # points at the ends carry no information on the variance within
         used, x, y, base = used[inside], x[inside], y[inside], base[inside]
         inside = inside[inside]
     names = used["collection"].to_numpy()
@@ -338,7 +338,7 @@ def _used(
 def _by_collection(
     measure: Measure, points: pd.DataFrame, smallest: Mapping[Coefficient, float]
 ) -> dict[str, float]:
-    """Return the exponent of each collection that has points enough."""
+    """Return the exponent of each collection with enough points."""
     coefficient, used = _used(measure, points, smallest)
     exponents = {}
     for name, own in used.groupby("collection", sort=False):
@@ -351,7 +351,7 @@ def _by_collection(
 def _features(
     used: pd.DataFrame, features: tuple[Feature, ...], n_collections: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Return (m, f) features about their means, and the means."""
+    """Return the (m, f) features centred at their means, and the means."""
     Z = np.column_stack(
         [np.zeros((len(used), 0)), *(feature_values(f, feature_of(used, f)) for f in features)]
     )
@@ -375,7 +375,7 @@ def feature_of(points: pd.DataFrame, name: Feature) -> FloatArray:
 def _fitted(
     base: FloatArray, y: FloatArray, Z: FloatArray, away: FloatArray, variance: Variance
 ) -> tuple[FloatArray, float]:
-    """Return log a with its slopes, and b of the standard deviation s (1 - x)^b."""
+    """Return log a with its slopes, and the exponent b of the standard deviation s (1 - x)^b."""
     theta, power = _fit_log_exponent(base, y, Z), 0.0
     if variance == "constant":
         return theta, power
@@ -392,7 +392,7 @@ def _fitted(
 def _sandwich(
     jacobian: FloatArray, residual: FloatArray, names: Any, resid_var: float
 ) -> FloatArray:
-    """Return the covariance of the coefficients, with dependent points of a collection."""
+    """Return the cluster-robust covariance of the coefficients, clustered by collection."""
     information = jacobian.T @ jacobian
     n_collections = len(set(names))
     if n_collections == 1:
@@ -405,7 +405,7 @@ def _sandwich(
 
 
 def _points(job: _Job, measures: tuple[Measure, ...], trials: int) -> pd.DataFrame:
-    """Return two points a split: each half by its own coefficients, against the other."""
+    """Return two points per split: each half's coefficients and indicators against the other."""
     import pandas as pd
 
     drawn = draw_halves(len(job.X), job.n, trials, job.seed)
@@ -430,7 +430,7 @@ def _points(job: _Job, measures: tuple[Measure, ...], trials: int) -> pd.DataFra
 def _coefficients(X: FloatArray) -> tuple[float, float, float]:
     """Return Eρ², Φ and the share of topics in the variance of topics and error.
 
-    Of a test with as many topics as there are; nan if all scores are equal.
+    For a test with the topics of `X`; nan if all scores are equal.
     """
     n, k = X.shape
     ms_s, ms_t, ms_e = mean_squares(X)
@@ -443,7 +443,7 @@ def _coefficients(X: FloatArray) -> tuple[float, float, float]:
 
 
 def checked_features(variance: object, features: str | Iterable[str]) -> tuple[Feature, ...]:
-    """Return the names of features, checked together with the kind of variance.
+    """Check features and kind of variance; return the names of the features.
 
     Raises
     ------
@@ -512,27 +512,27 @@ def _collections(
     )
     if not named:
         raise DataError("no collection is given")
-    found = {}
+    matrices = {}
     for name, scores in named.items():
         try:
-            found[name] = complete(
+            matrices[name] = complete(
                 as_score_matrix(scores, **columns).drop_worst(drop_worst), "scores"
             )
         except DataError as error:
             raise DataError(f"collection {name!r}: {error}") from error
-    return found
+    return matrices
 
 
 def _jobs(
     matrices: Mapping[str, FloatArray], sizes: int | Iterable[int] | None, seed: int
 ) -> list[_Job]:
-    """Return the sizes of halves to draw from each collection."""
+    """Return the jobs: sizes of halves to draw from each collection."""
     if sizes is not None:
         sizes = [sizes] if not isinstance(sizes, Iterable) else list(sizes)
         for n in sizes:
             if not isinstance(n, Integral) or isinstance(n, bool) or n < FEWEST:
                 raise EstimationError(
-                    f"sizes of halves are whole numbers from {FEWEST} on, not {n!r}"
+                    f"sizes of halves must be whole numbers of at least {FEWEST}, not {n!r}"
                 )
         if not sizes:
             raise EstimationError("no size of halves is given: sizes is empty")
@@ -547,6 +547,6 @@ def _jobs(
                 f"collection {name!r} has {len(X)} topics, and the smallest halves need {fewest}; "
                 "sizes= allows smaller ones"
             )
-        own = np.random.SeedSequence(seed, spawn_key=(place,)).generate_state(1, np.uint64)
-        jobs += [_Job(name, X, n, int(own[0])) for n in usable]
+        state = np.random.SeedSequence(seed, spawn_key=(place,)).generate_state(1, np.uint64)
+        jobs += [_Job(name, X, n, int(state[0])) for n in usable]
     return jobs

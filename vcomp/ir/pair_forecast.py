@@ -1,4 +1,4 @@
-"""What paired t-tests between systems will find on other topics, by the noncentral t.
+"""Forecasts of paired t-tests between systems on other topics, by the noncentral t.
 
 With D the mean difference of two systems on n topics and S the standard deviation of their
 differences from topic to topic, t = √n D/S. The true difference in units of S, δ, comes from a
@@ -21,30 +21,30 @@ from vcomp.ir.rank import PairedDifferences, difference_variances, error_share
 from vcomp.ir.significance import critical_t, pairs_of, settled, sums_by_bin
 
 _MOST_PAIRS = 20_000
-"""More pairs are represented by as many of them, evenly spaced in the order of |t|."""
+"""Largest number of evaluated pairs; more are thinned evenly in the order of |t|."""
 
 _NODES = 200_000
-"""Places of new differences, of all pairs together."""
+"""Quadrature nodes of new differences, of all pairs together."""
 
 _FEWEST_NODES, _MOST_NODES = 200, 4_000
 
 _CERTAIN = 45.0
-"""Beyond this |t| no test of as many topics could miss the difference."""
+"""Upper bound of |t|: a test of as many topics cannot miss such a difference."""
 
 _TINY = 1e-300
 
 _NEVER, _FAR = -7.5, 30.0
 
 _STEP, _ALL_FOUND = 1.0 / 32.0, 12.0
-"""Steps of √n' δ at which swaps are computed, by cubic splines to 1e-8; there are none beyond."""
+"""Step and end of the grid of √n' δ for cubic splines, accurate to 1e-8; no swaps beyond."""
 
 _GRID = 161
-"""Values of |t| at which functions of it are computed; others are interpolated."""
+"""Number of nodes in |t|; functions are interpolated between these."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairForecast:
-    """Standardised differences between systems, and how far the true ones may be.
+    """Standardised differences between systems, with the variance of the true ones.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class PairForecast:
 
     @classmethod
     def from_scores(cls, X: FloatArray, test: PairTest = "t") -> PairForecast:
-        """Return the differences of a collection.
+        """Return the standardised differences of a collection.
 
         Parameters
         ----------
@@ -218,14 +218,14 @@ class PairForecast:
         if self.t.size <= _GRID:
             return float(f(self.t).mean()) if self.t.size else 0.0
         u = np.linspace(0.0, 1.0, _GRID)
-        grid = max(float(self.t.max()), 1.0) * u * (1.0 + 2.0 * u) / 3.0  # finer where t is small
+        grid = max(float(self.t.max()), 1.0) * u * (1.0 + 2.0 * u) / 3.0  # finer near t = 0
         return float(PchipInterpolator(grid, f(grid))(self.t).mean())
 
 
 def _reliability(X: FloatArray) -> float:
-    """Return r, which is Eρ² of the collection itself, as Eτ shrinks differences (eq. 15.7).
+    """Return r, Eρ² of the collection as Eτ shrinks differences (eq. 15.7).
 
-    With two effective degrees of freedom between systems or fewer by the ANOVA method.
+    The ANOVA method is used with two or fewer effective degrees of freedom between systems.
     """
     share = error_share(PairedDifferences.from_scores(X, [str(s) for s in range(X.shape[1])]))
     if share.is_known:
@@ -234,7 +234,7 @@ def _reliability(X: FloatArray) -> float:
 
 
 def _with_p_values(p: FloatArray, df: float) -> FloatArray:
-    """Return the |t| that have these two-sided p-values."""
+    """Return the |t| of two-sided p-values."""
     from scipy.special import stdtrit
 
     return np.asarray(-stdtrit(df, np.maximum(p, _TINY) / 2.0))

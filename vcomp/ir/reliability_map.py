@@ -27,11 +27,11 @@ Coefficient = Literal["Erho2", "Phi"]
 Feature = Literal["n_topics", "n_systems", "topic_share"]
 
 _LOGARITHMIC = ("n_topics", "n_systems")
-"""Features that enter by their logarithm."""
+"""Features that enter on the log scale."""
 
 
 def feature_values(name: str, values: ArrayLike) -> FloatArray:
-    """Return a feature on the scale on which it enters log a: sizes by their logarithm.
+    """Return a feature on its scale in the model of log a: logarithms for sizes.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class ReliabilityMap:
     exponent_range: tuple[float, float] | None = None
 
     def exponents(self, features: Mapping[str, ArrayLike] | None = None) -> Any:
-        """Return the exponent of collections with these features.
+        """Return the exponents of collections with these features.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class ReliabilityMap:
         return base if self.rises else 1.0 - base
 
     def _away(self, features: Mapping[str, ArrayLike] | None) -> dict[str, Any]:
-        """Return how far features are from their centres, on the scale of the slopes."""
+        """Return the deviations of features from their centres, on the scale of the slopes."""
         away: dict[str, Any] = dict.fromkeys(self.slopes, 0.0)
         for name, value in (features or {}).items():
             if name not in self.slopes:
@@ -257,7 +257,7 @@ class ReliabilityMap:
         return a * np.sqrt(np.einsum("...i,ij,...j->...", v, self.covariance, v))
 
     def _of_range(self, x: FloatArray, alpha: float) -> pd.DataFrame:
-        """Return the curve with the range of those of single collections, as far as printed."""
+        """Return the curve with the published range over single collections."""
         import pandas as pd
 
         if self.exponent_range is None:

@@ -28,7 +28,7 @@ from vcomp.ir.trec_files import (
 )
 
 RunsLike: TypeAlias = "PathsLike | Mapping[str, Any]"
-"""Files of runs, or runs by the name of their system."""
+"""Files of runs, or runs by system name."""
 
 
 Run: TypeAlias = dict[str, dict[str, float]]
@@ -51,11 +51,11 @@ _COLUMNS = {
     "relevance": ("relevance", "label", "rel", "relevant"),
     "iteration": ("iteration",),
 }
-"""Columns of frames: names of ir_measures, of PyTerrier, of ranx and others."""
+"""Column names of frames in ir_measures, PyTerrier, ranx and others."""
 
 
 def named_runs(runs: Any, name_by: str) -> Iterator[tuple[str, Run]]:
-    """Read runs one by one, each with its name.
+    """Yield runs one by one, each with its name.
 
     Parameters
     ----------
@@ -111,12 +111,12 @@ def _each_run(runs: Any, name_by: str) -> Iterator[tuple[str, Run]]:
 
 
 def _is_object(run: object) -> bool:
-    """Whether this is a frame, or a run or qrels of ranx."""
+    """Whether this is a frame, or a ranx object (run or qrels)."""
     return hasattr(run, "columns") or hasattr(run, "to_dict")
 
 
 def named_judgements(source: Any) -> list[tuple[str, Any]]:
-    """Return sets of judgements that are not yet read, with the name of each.
+    """Return named sets of judgements that are not yet read.
 
     Parameters
     ----------
@@ -408,7 +408,7 @@ def _ir_measures() -> Any:
 
 @contextmanager
 def _explained(measure: object) -> Iterator[None]:
-    """Turn errors of ir_measures, or of a program that it calls, into a DataError."""
+    """Convert errors of ir_measures, or of a program that it calls, to a DataError."""
     try:
         yield
     except Exception as error:
@@ -426,7 +426,7 @@ _OTHER_NAMES = {
     "r-precision": "Rprec",
     "bpref": "Bpref",
 }
-"""Names of ranx and of habit, in small letters, as those of ir_measures."""
+"""Names of ir_measures by lower-case names of ranx and common usage."""
 
 _TREC_NAME = re.compile(r"[A-Za-z_]+?([._][\d.,]+)?")
 
@@ -459,11 +459,11 @@ def _parse(ir_measures: Any, measure: Any) -> Any:
 
 
 def _trec_measures(ir_measures: Any, measure: str) -> list[Any]:
-    """Return the measures that trec_eval computes under a name; none if it has no such name."""
+    """Return the measures that trec_eval computes under a name; empty if unknown."""
     if _TREC_NAME.fullmatch(measure) is None:
         return []
     try:
-        # It prints which measures of a set it lacks.
+        # It prints the measures of a set that it lacks.
         with redirect_stdout(io.StringIO()):
             return list(ir_measures.parse_trec_measure(measure))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The topic × system matrix of scores that every measure in :mod:`vcomp.ir` uses."""
+"""Topic × system matrix of scores, the input of every measure in :mod:`vcomp.ir`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _QUANTILE_FUZZ = 8 * float(np.finfo(float).eps)
-"""A mean this close to the quantile, relative to the largest, equals it up to rounding."""
+"""Tolerance, relative to the largest mean, within which a mean equals the quantile."""
 
 _LARGEST = 1e150
-"""Squares of larger scores overflow."""
+"""Largest score whose square does not overflow."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -184,7 +184,7 @@ class ScoreMatrix:
         )
 
     def common_topics(self) -> ScoreMatrix:
-        """Return the topics that all systems have a score on.
+        """Return the topics on which all systems have a score.
 
         Returns
         -------
@@ -259,7 +259,7 @@ class ScoreMatrix:
 ScoresLike: TypeAlias = (
     "ArrayLike | pd.DataFrame | ScoreMatrix | Mapping[str, Any] | str | os.PathLike[str]"
 )
-"""What :func:`as_score_matrix` reads."""
+"""Types that :func:`as_score_matrix` reads."""
 
 
 @guarded
@@ -331,14 +331,14 @@ def as_score_matrix(
 
 
 def _is_plain(scores: Any) -> bool:
-    """Whether scores are a plain matrix; three or four columns may be a long table."""
+    """Whether scores are a plain matrix, rather than a long table of three or four columns."""
     is_plain = type(scores) is np.ndarray and scores.dtype == float and scores.ndim == 2
     return is_plain and scores.shape[1] not in (3, 4)
 
 
 @lru_cache(maxsize=8)
 def _numbers(n: int) -> tuple[str, ...]:
-    """Return labels of topics or systems that have none: their numbers from 0."""
+    """Return default labels of topics or systems: their numbers from 0."""
     return tuple(map(str, range(n)))
 
 
@@ -348,7 +348,7 @@ def names_of(labels: Iterable[object]) -> tuple[str, ...]:
 
 
 def _places(names: tuple[str, ...], wanted: Iterable[object] | None, what: str) -> list[int]:
-    """Return where the wanted names are."""
+    """Return the places of the wanted names."""
     if wanted is None:
         return list(range(len(names)))
     if isinstance(wanted, str) or not isinstance(wanted, Iterable):

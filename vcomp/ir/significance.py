@@ -42,7 +42,7 @@ class PairedTests:
     std_errors: FloatArray
 
     def significant(self, alpha: float) -> BoolArray:
-        """Return which differences are significant at level `alpha`, two-sided."""
+        """Return a mask of differences that are significant at level `alpha`, two-sided."""
         return np.abs(self.t) > critical_t(alpha, self.df)
 
     @property
@@ -55,7 +55,7 @@ class PairedTests:
 
 
 def paired_tests(X: FloatArray, pairs: tuple[LongArray, LongArray] | None = None) -> PairedTests:
-    """Compare systems by paired t-tests, from one covariance matrix.
+    """Compare systems by paired t-tests computed from one covariance matrix.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def paired_tests(X: FloatArray, pairs: tuple[LongArray, LongArray] | None = None
 
 
 def signs(Y: FloatArray) -> FloatArray:
-    """Return the sign of the difference of each pair: of scores on topics, or of true means."""
+    """Return the signs of differences between pairs, from scores on topics or from true means."""
     means = Y.mean(axis=0) if Y.ndim == 2 else Y
     return np.sign(settled(means, *pairs_of(means.size)))
 
@@ -85,7 +85,7 @@ def pairs_of(n_systems: int) -> tuple[LongArray, LongArray]:
 
 
 def settled(means: FloatArray, i: LongArray, j: LongArray) -> FloatArray:
-    """Return the differences of means of pairs; exactly zero if smaller than rounding errors."""
+    """Return the differences of means of pairs, with those within rounding error set to zero."""
     differences: FloatArray = means[i] - means[j]
     differences[np.abs(differences) <= rounding(means)] = 0.0
     return differences
@@ -93,14 +93,14 @@ def settled(means: FloatArray, i: LongArray, j: LongArray) -> FloatArray:
 
 @lru_cache(maxsize=64)
 def critical_t(alpha: float, df: int) -> float:
-    """Return the value that |t| exceeds with probability `alpha`."""
+    """Return the two-sided critical value of t at level `alpha`."""
     from scipy.special import stdtrit
 
     return float(stdtrit(df, 1.0 - alpha / 2.0))
 
 
 def between(differences: FloatArray, lower: float, upper: float) -> BoolArray:
-    """Return which differences, regardless of sign, are in a bin; zeros are in none."""
+    """Return a mask of absolute differences in a bin; zeros are in no bin."""
     return np.asarray(bin_places(differences, np.array([lower, upper])) == 1)
 
 
@@ -120,7 +120,7 @@ def check_bin(lower: float, upper: float) -> None:
 
 
 _BINS = (*(k / 100 for k in range(21)), np.inf)
-"""Voorhees and Buckley's: twenty bins of one point, and one for the rest."""
+"""Bins of Voorhees and Buckley: twenty of width .01, and one for the rest."""
 
 
 def swap_rates(
@@ -137,7 +137,7 @@ def swap_rates(
     workers: int = 1,
     progress: bool | None = None,
 ) -> pd.DataFrame:
-    """Return how often differences between systems are swapped on other topics, by their size.
+    """Return swap rates of differences between systems on other topics, by size of difference.
 
     Topics are split at random into two disjoint sets of `n_topics` topics, `trials` times. Each
     pair of systems goes into a bin by its difference in the first set; it is swapped if the second
@@ -175,8 +175,8 @@ def swap_rates(
         If two sets of `n_topics` cannot be drawn, `bins` do not increase from zero or more,
         or `alpha` is not between 0 and 1.
     EstimationError
-        If `trials` or `workers` is not a whole number from 1 on, or `rng` is neither a seed nor a
-        generator.
+        If `trials` or `workers` is not a whole number of at least 1, or `rng` is neither a seed
+        nor a generator.
 
     References
     ----------
@@ -232,7 +232,7 @@ def swap_rates(
 
 
 def _counts(X: FloatArray, Y: FloatArray, bounds: FloatArray, alpha: float | None) -> FloatArray:
-    """Return the number of pairs in each bin, of swapped ones, and the sum of their p-values."""
+    """Return the counts of pairs and of swapped pairs in each bin, and their sum of p-values."""
     means, others = X.mean(axis=0), Y.mean(axis=0)
     order = np.argsort(means, kind="stable")
     means, df = means[order], len(X) - 1
@@ -252,7 +252,7 @@ def _counts(X: FloatArray, Y: FloatArray, bounds: FloatArray, alpha: float | Non
 
 
 def bin_places(differences: FloatArray, bounds: FloatArray) -> LongArray:
-    """Return the bin of each difference, regardless of sign, from 1 on.
+    """Return the number of the bin of each absolute difference, counted from 1.
 
     It is 0 below all bins and for zeros. A difference within rounding error of a bound is on it:
     0.3 - 0.2 is 0.1.
@@ -263,10 +263,10 @@ def bin_places(differences: FloatArray, bounds: FloatArray) -> LongArray:
 
 
 def sums_by_bin(differences: FloatArray, bounds: FloatArray, *columns: FloatArray) -> FloatArray:
-    """Return the sums in each bin of columns that have a number for each difference."""
+    """Return sums by bin of columns with one number per difference."""
     place = bin_places(differences, bounds).ravel()
     sums = [np.bincount(place, column.ravel(), bounds.size + 1) for column in columns]
-    return np.array(sums, dtype=float)[:, 1:-1]  # without what is below and above all bins
+    return np.array(sums, dtype=float)[:, 1:-1]  # without differences below and above all bins
 
 
 def _set_size(n_topics: int | None, available: int) -> int:

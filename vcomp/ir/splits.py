@@ -23,20 +23,20 @@ from vcomp.ir.kernels import disjoint_sets, means_of_sets
 from vcomp.numerics.kernels import at_once
 
 FEWEST = 2
-"""Topics of the smallest halves, in the paper and here; but see :func:`fewest`."""
+"""Number of topics of the smallest halves, as in the paper; but see :func:`fewest`."""
 
 _SECONDS = 5e-7
-"""What a topic takes in Python, each time that halves are drawn."""
+"""Seconds per topic and draw of halves in Python."""
 
 TOGETHER = 200
-"""Pairs of halves evaluated at once: their means fit into the cache of the processor."""
+"""Pairs of halves evaluated at once, few enough for their means to fit into the cache."""
 
 _MOST_SIZES = 20
 _MOST_TRIALS = 100
 _MOST_SPLITS = 1000
 
 _MOST_TESTS = 5_000_000
-"""Pairs of systems that are tested for each size, if no number of subsets is given."""
+"""Largest number of tests (pairs × subsets) per size by default."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +59,7 @@ class Halves:
 
     @classmethod
     def of(cls, collection: ArrayLike, truth: ArrayLike) -> Halves:
-        """Return halves that were drawn elsewhere.
+        """Return halves from given places of topics.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class Halves:
                 f"halves have as many topics each; they are {sets[0].shape} and {sets[1].shape}"
             )
         if sets[0].size and min(one.min() for one in sets) < 0:
-            raise DataError("places of topics are counted from 0 on; one of them is negative")
+            raise DataError("places of topics are counted from 0; one of them is negative")
         ordered = np.sort(np.hstack(sets), axis=1)
         twice = np.flatnonzero((np.diff(ordered, axis=1) == 0).any(axis=1))
         if twice.size:
@@ -98,7 +98,7 @@ class Halves:
 
 
 def fewest(measures: Sequence[Measure]) -> int:
-    """Return the fewest topics that halves may have: 1 for measures of means, else 2."""
+    """Return the smallest permitted size of halves: 1 for measures of means, else 2."""
     return 1 if all(isinstance(measure, MeanMeasure) for measure in measures) else FEWEST
 
 
@@ -124,14 +124,14 @@ def published_sizes(n_topics: int, smallest: int = FEWEST) -> list[int]:
     ([2], [1, 2])
     """
     largest = n_topics // 2
-    # Fractions: what lies half-way between two whole numbers must not depend on the last bit.
+    # Fractions: rounding of half-way cases must not depend on the last bit.
     steps = (round(1 + Fraction(k * (largest - 1), _MOST_SIZES)) for k in range(_MOST_SIZES + 1))
-    found = sorted(set(steps))
-    return found if len(found) == 2 and smallest == 1 else found[1:]
+    sizes = sorted(set(steps))
+    return sizes if len(sizes) == 2 and smallest == 1 else sizes[1:]
 
 
 def published_trials(n_sizes: int) -> int:
-    """Return the number of splits of each size: 1000 in all, from 1 to 100 a size.
+    """Return the number of splits of each size: 1000 in all, from 1 to 100 per size.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def published_trials(n_sizes: int) -> int:
 
 
 def usual_subsets(n_systems: int) -> int:
-    """Return the number of subsets of each size: 100, or fewer if many pairs are tested on each.
+    """Return the default number of subsets of each size: 100, or fewer for many pairs of systems.
 
     Examples
     --------

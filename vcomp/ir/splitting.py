@@ -1,4 +1,4 @@
-"""The accuracy of larger tests, extrapolated from halves of a collection."""
+"""Accuracy of larger tests, extrapolated from halves of a collection."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def fitted(
     requested: FloatArray,
     alpha: float,
 ) -> SplitHalfStudy:
-    """Return the study with curves fitted to what was observed.
+    """Return the study with curves fitted to the observations.
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ def _notes(study: SplitHalfStudy) -> list[str]:
 
 
 def _about(study: SplitHalfStudy) -> list[str]:
-    """Return what was drawn, what the brackets are, and where the data end."""
+    """Return notes on the splits, the intervals in brackets, and the largest observed size."""
     sizes, trials = study.sizes, display.count(study.trials)
     drawn = f"{trials} random splits into halves of {sizes[0]} topics."
     if len(sizes) > 1:
@@ -347,7 +347,7 @@ def _about(study: SplitHalfStudy) -> list[str]:
 
 
 def _missing(study: SplitHalfStudy) -> list[str]:
-    """Return which measures are not defined for some splits, and why."""
+    """Return notes on measures that are undefined for some splits, with the reasons."""
     notes = []
     for (name, measure), values in zip(study.measures.items(), study.values, strict=True):
         missing = int(np.isnan(values).sum())
@@ -360,7 +360,7 @@ def _missing(study: SplitHalfStudy) -> list[str]:
 
 
 def _left_out(study: SplitHalfStudy) -> list[str]:
-    """Return how many observations have no logarithm."""
+    """Return notes on observations left out because their error is zero."""
     left_out: dict[tuple[str, int], list[str]] = {}
     for (name, model), curve in study.curves.items():
         if curve.n_zero:
@@ -373,7 +373,7 @@ def _left_out(study: SplitHalfStudy) -> list[str]:
 
 
 def _not_fitted(study: SplitHalfStudy) -> list[str]:
-    """Return which curves there are not, and why."""
+    """Return notes on curves that could not be fitted, with the reasons."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for (name, model), reason in study.problems.items():
         reasons.setdefault((name, reason), []).append(model)
@@ -384,7 +384,7 @@ def _not_fitted(study: SplitHalfStudy) -> list[str]:
 
 
 _BLOCK = 50
-"""Splits of one size that are evaluated in one job."""
+"""Number of splits of one size in one job."""
 
 
 @guarded
@@ -515,7 +515,7 @@ def _accuracies(
 
 
 def _jobs(halves: Sequence[Halves], at_once: bool) -> list[list[Halves]]:
-    """Return blocks of halves, in order; with `at_once` several to a job, which is faster."""
+    """Return jobs of one block of halves in order, or with `at_once` of several for speed."""
     blocks = [
         Halves(one.collection[start : start + _BLOCK], one.truth[start : start + _BLOCK])
         for one in halves
@@ -537,7 +537,7 @@ def _models(given: str | Iterable[str]) -> tuple[Model, ...]:
 
 
 def _sizes(given: int | Iterable[int] | None, n_topics: int, smallest: int) -> list[int]:
-    """Return the sizes of halves, in order."""
+    """Return the sizes of halves in ascending order."""
     most = n_topics // 2
     if most < FEWEST:
         raise DataError(

@@ -29,7 +29,7 @@ Files: TypeAlias = "list[tuple[str | None, Path]]"
 
 
 def find_files(paths: PathsLike) -> Files:
-    """Return the files of `paths`, those of a folder or pattern in the order of their names.
+    """Return the files of `paths`, sorted by name within a folder or pattern.
 
     Hidden files and folders within a folder are left out.
 
@@ -40,20 +40,20 @@ def find_files(paths: PathsLike) -> Files:
         read twice.
     """
     if isinstance(paths, Mapping):
-        found: Files = [(str(name), _one_file(path)) for name, path in paths.items()]
+        files: Files = [(str(name), _one_file(path)) for name, path in paths.items()]
     else:
         several: Iterable[object] = [paths]
         if isinstance(paths, Iterable) and not isinstance(paths, str | os.PathLike):
             several = paths
-        found = [(None, path) for part in several for path in _expand(part)]
-    if not found:
+        files = [(None, path) for part in several for path in _expand(part)]
+    if not files:
         raise DataError("no files are given")
     seen: set[Path] = set()
-    for _, path in found:
+    for _, path in files:
         if path in seen:
             raise DataError(f"{str(path)!r} is given twice")
         seen.add(path)
-    return found
+    return files
 
 
 def fields_of(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -128,7 +128,7 @@ def as_number(value: object) -> float:
 
 
 def check_name_by(name_by: object) -> None:
-    """Refuse a way of naming systems that is unknown.
+    """Refuse unknown values of `name_by`.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def each_measure(measure: Any) -> list[Any]:
 
 
 _SUMMARY = "all"
-"""The topic of summary lines."""
+"""Topic label of summary lines."""
 
 
 @overload
@@ -280,7 +280,7 @@ def _has_topics_first(
         return _SUMMARY in firsts
     if measures[0] in firsts:
         return False
-    # Otherwise only for the error that names the measures of the file.
+    # Otherwise only for the error message, which lists the measures of the file.
     return measures[0] in seconds or all(label.isdigit() for label in firsts)
 
 

@@ -80,12 +80,12 @@ def test_skill_finds_what_is_relevant():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_systems": 0}, "n_systems is a whole number from 1 on, not 0"),
-        ({"n_topics": 2.5}, "n_topics is a whole number"),
-        ({"n_assessors": True}, "n_assessors is a whole number"),
-        ({"n_documents": 1}, "n_documents is a whole number from 2 on"),
+        ({"n_systems": 0}, "n_systems must be a whole number of at least 1, not 0"),
+        ({"n_topics": 2.5}, "n_topics must be a whole number"),
+        ({"n_assessors": True}, "n_assessors must be a whole number"),
+        ({"n_documents": 1}, "n_documents must be a whole number of at least 2"),
         ({"effects": {"skil": 1}}, "did you mean 'skill'"),
-        ({"effects": {"skill": -1}}, "finite number from 0 on"),
+        ({"effects": {"skill": -1}}, "must be finite and at least 0"),
         ({"effects": {"p:d": np.nan}}, "finite number"),
         ({"effects": {"p:d": "1"}}, "finite number"),
     ],

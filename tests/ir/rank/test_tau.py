@@ -77,7 +77,7 @@ def test_differences_as_large_as_the_threshold_are_not_unequal():
 
 def test_one_draw_is_enough():
     assert RankOptions(draws=1).draws == 1
-    with pytest.raises(PlanError, match="draws is a whole number from 1 on"):
+    with pytest.raises(PlanError, match="draws must be a whole number of at least 1"):
         RankOptions(draws=0)
 
 

@@ -208,12 +208,17 @@ BAD = [
     ([[0.1, 0.2], [0.3, 0.5]], {"means": [0.1, None]}, PlanError, "must be between 0 and 1"),
     ([[0.1, 0.2], [0.3, 0.5]], {"means": [0.1, 0.0]}, PlanError, "system '1' is 0; it must be"),
     ([[0.1, 0.2], [0.3, 0.5]], {"means": [0.1, 1.0]}, PlanError, "system '1' is 1; it must be"),
-    ([[0.1, 0.2], [0.3, 0.5]], {"copula": "t", "df": 0.99}, PlanError, "finite number from 1 on"),
+    (
+        [[0.1, 0.2], [0.3, 0.5]],
+        {"copula": "t", "df": 0.99},
+        PlanError,
+        "must be finite and at least 1",
+    ),
     (
         [[0.1, 0.2], [0.3, 0.5]],
         {"copula": "t", "df": np.inf},
         PlanError,
-        "finite number from 1 on",
+        "must be finite and at least 1",
     ),
     ([[0.1, 0.2], [0.3, 0.5]], {"systems": ["a"]}, DataError, "1 names for 2 systems"),
 ]

@@ -243,14 +243,14 @@ def test_discrete_scores(scores):
 
 @pytest.mark.parametrize("n_topics", [0, -1, 2.5, True, "50", None])
 def test_numbers_of_topics_are_checked(scores, n_topics):
-    with pytest.raises(PlanError, match="n_topics is a whole number from 1 on"):
+    with pytest.raises(PlanError, match="n_topics must be a whole number of at least 1"):
         fit_collection(scores).simulate(n_topics)
 
 
 def test_other_numbers_are_checked(scores):
     simulator = fit_collection(scores)
     for name, value in (("n", 0), ("first", -1), ("workers", 0)):
-        with pytest.raises(PlanError, match=f"{name} is a whole number"):
+        with pytest.raises(PlanError, match=f"{name} must be a whole number"):
             simulator.simulate(10, **{name: value})
     with pytest.raises(EstimationError, match="rng must be a seed"):
         simulator.simulate(10, rng="seed")

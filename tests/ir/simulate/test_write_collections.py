@@ -101,11 +101,11 @@ def test_files_that_cannot_be(simulator, tmp_path):
 
 def test_numbers_that_cannot_be(simulator, tmp_path):
     path = tmp_path / "new.csv"
-    with pytest.raises(PlanError, match="n_topics is a whole number from 1 on, not 0"):
+    with pytest.raises(PlanError, match="n_topics must be a whole number of at least 1, not 0"):
         write_collections(simulator, path, 0)
-    with pytest.raises(PlanError, match=r"n is a whole number from 1 on, not 2\.5"):
+    with pytest.raises(PlanError, match=r"n must be a whole number of at least 1, not 2\.5"):
         write_collections(simulator, path, 5, n=2.5)
-    with pytest.raises(PlanError, match="workers is a whole number"):
+    with pytest.raises(PlanError, match="workers must be a whole number"):
         write_collections(simulator, path, 5, workers=True)
     with pytest.raises(EstimationError, match="rng"):
         write_collections(simulator, path, 5, rng="one")

@@ -1,4 +1,4 @@
-"""Tests of single pairs of systems by their differences on each topic: t, Wilcoxon, sign.
+"""Tests of pairs of systems by their differences on each topic: t, Wilcoxon, sign.
 
 Also Tukey's test of all pairs by the two-way analysis of variance.
 """
@@ -26,13 +26,13 @@ Zeros: TypeAlias = Literal["pratt", "wilcox", "zsplit"]
 ZEROS = {"pratt": PRATT, "wilcox": DROPPED, "zsplit": SPLIT}
 
 _EXACT_UP_TO = 50
-"""Topics up to which Wilcoxon's distribution is exact: counts stay below 2**53."""
+"""Largest number of topics with an exact Wilcoxon distribution: counts stay below 2**53."""
 
 _CELLS = 2**20
-"""Differences that are in memory at a time."""
+"""Largest number of differences in memory at a time."""
 
 _SECONDS = 5e-7
-"""Of the signed ranks of a pair in Python, per cubed number of topics."""
+"""Seconds for the signed ranks of a pair in Python, per cubed number of topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +61,20 @@ class PairOptions:
     def of_blocks(
         self, work: Callable[[int], FloatArray], n: int, what: str, axis: int = 0
     ) -> FloatArray:
-        """Return the results of `n` blocks of what is computed, joined in their order."""
-        made = run(
+        """Run `work` on `n` blocks and join the results in order."""
+        results = run(
             lambda: work,
             range(n),
             workers=self.workers,
             progress=self.progress,
             label=f"blocks of {what}",
         )
-        return np.concatenate([made[number] for number in range(n)], axis=axis)
+        return np.concatenate([results[number] for number in range(n)], axis=axis)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """The tests of m pairs of systems.
+    """Test results of m pairs of systems.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class Outcome:
         *,
         is_exact: BoolArray | bool = False,
     ) -> Outcome:
-        """Return an outcome, without intervals if there are no ends."""
+        """Return an outcome; without ends, the intervals are nan."""
         m = p_values.shape
         low, high = (np.full(m, np.nan),) * 2 if ends is None else ends
         least = np.broadcast_to(np.asarray(smallest, dtype=float), m)
@@ -120,20 +120,20 @@ def t_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
     """
     from scipy.special import stdtr, stdtrit
 
-    made = paired_tests(X, pairs)
+    tests = paired_tests(X, pairs)
     if how.alternative == "two-sided":
-        p = 2.0 * stdtr(made.df, -np.abs(made.t))
+        p = 2.0 * stdtr(tests.df, -np.abs(tests.t))
     else:
-        p = stdtr(made.df, -made.t if how.alternative == "greater" else made.t)
+        p = stdtr(tests.df, -tests.t if how.alternative == "greater" else tests.t)
     tails = 2.0 if how.alternative == "two-sided" else 1.0
-    reach = float(stdtrit(made.df, 1.0 - how.alpha / tails)) * made.std_errors
-    return Outcome.of(made.t, p, ends_of(made.differences, reach, how.alternative))
+    reach = float(stdtrit(tests.df, 1.0 - how.alpha / tails)) * tests.std_errors
+    return Outcome.of(tests.t, p, ends_of(tests.differences, reach, how.alternative))
 
 
 def ends_of(
     differences: FloatArray, reach: FloatArray, alternative: Alternative
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of intervals that reach so far; one of them infinite for one-sided tests."""
+    """Return differences ∓ reach as interval ends; one-sided tests have one infinite end."""
     low, high = differences - reach, differences + reach
     if alternative == "greater":
         high = np.full_like(high, np.inf)
@@ -179,7 +179,7 @@ def wilcoxon_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
 
 
 def sign_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
-    """Test by a binomial distribution whether positive and negative differences are as likely.
+    """Test by a binomial distribution whether differences of both signs are equally likely.
 
     Differences of zero do not count. The statistic is the number of positive differences.
 
@@ -241,7 +241,7 @@ def _of_tails(
     alternative: Alternative,
     exact: BoolArray,
 ) -> Outcome:
-    """Return the outcome of a test whose statistic grows with the differences."""
+    """Return the outcome of a test from its tail probabilities."""
     if alternative == "greater":
         return Outcome.of(statistic, from_on, smallest=least, is_exact=exact)
     if alternative == "less":
@@ -251,5 +251,5 @@ def _of_tails(
 
 
 def parts_of_pairs(m: int, n: int) -> list[slice]:
-    """Return slices of m pairs, whose n differences each fit into memory."""
+    """Return slices of m pairs with n differences each, small enough for memory."""
     return list(slices(m, max(1, _CELLS // n)))

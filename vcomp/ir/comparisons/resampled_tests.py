@@ -25,7 +25,7 @@ _BLOCK = 250
 """Replicates that share a stream of random numbers."""
 
 _SECONDS = 3e-7
-"""Of a score of a replicate in Python."""
+"""Seconds per score and replicate in Python."""
 
 
 def permutation_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
@@ -61,7 +61,7 @@ def permutation_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
     p = _p_values(means, pairs, d, slack, how, is_exact=is_exact)
     if not is_exact:
         return Outcome.of(d, p, None, 1.0 / (how.n + 1))
-    # The observed signs are among all of them, and reversed ones reach as far; zeros have none.
+    # All signs include the observed ones; their reverses reach as far; zeros have no sign.
     signed = np.array(
         [(np.abs(X[:, i] - X[:, j]) > slack).sum() for i, j in zip(*pairs, strict=True)]
     )
@@ -153,19 +153,19 @@ def _p_values(
     *,
     is_exact: bool,
 ) -> FloatArray:
-    """Return the share of replicates that reach each difference, up to rounding."""
+    """Return p-values: the share of replicates at least as extreme as each difference."""
     limits = _turned(d, how.alternative) - slack
     reached: LongArray = np.empty(d.size, dtype=np.int64)
     for of in parts_of_pairs(d.size, means.shape[1]):
         D = _turned(means[pairs[0][of]] - means[pairs[1][of]], how.alternative)
         reached[of] = (limits[of, None] <= D).sum(axis=1)
-    own = 0.0 if is_exact else 1.0
-    p: FloatArray = (own + reached) / (own + means.shape[1])
+    observed = 0.0 if is_exact else 1.0
+    p: FloatArray = (observed + reached) / (observed + means.shape[1])
     return p
 
 
 def _turned(D: FloatArray, alternative: Alternative) -> FloatArray:
-    """Return differences so that large ones speak for the alternative."""
+    """Return the differences transformed so that large values support the alternative."""
     if alternative == "two-sided":
         return np.abs(D)
     return D if alternative == "greater" else -D

@@ -1,4 +1,4 @@
-"""Compare systems in pairs: which test, which pairs, which topics."""
+"""Compare systems in pairs: selection of test, pairs and topics."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ SystemTest: TypeAlias = Literal[
 
 _REPLICATES, _MOST_REPLICATES = 10_000, 200_000
 _BELOW = 10.0
-"""By default replicates are as many as the smallest adjusted p-value needs to be α/10."""
+"""Default replicates let the smallest adjusted p-value be α divided by this."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A test: its function and words, and what it is of."""
+    """A test: its function, name and symbol, and its kind."""
 
     run: Callable[[FloatArray, Pairs, PairOptions], Outcome]
     words: str
@@ -149,7 +149,7 @@ def compare_systems(
     PlanError
         If an option is not one of the above, or is given to a test that has no use for it.
     EstimationError
-        If `n` or `workers` is not a whole number from 1 on, or `rng` is neither a seed nor a
+        If `n` or `workers` is not a whole number of at least 1, or `rng` is neither a seed nor a
         generator.
 
     Notes
@@ -253,7 +253,7 @@ def _check_options(
     n: object,
     baseline: object,
 ) -> None:
-    """Refuse options that are unknown, or that the test has no use for."""
+    """Refuse options that are unknown, or do not apply to the test."""
     check_one_of("test", test, tuple(TESTS))
     kind = TESTS[str(test)]
     check_one_of("alternative", alternative, ("two-sided", "greater", "less"))
@@ -283,7 +283,7 @@ def _check_options(
 
 
 def _times(m: int, correction: CorrectionName | None) -> int:
-    """Return the factor by which the smallest of m p-values is multiplied, at most."""
+    """Return the largest factor that the correction applies to the smallest of m p-values."""
     return m if correction in ("bonferroni", "holm") else 1
 
 
@@ -293,7 +293,7 @@ def _enough(m: int, correction: CorrectionName | None, alpha: float) -> int:
 
 
 def _with_baseline(matrix: ScoreMatrix, baseline: object) -> Pairs:
-    """Return the pairs of every other system with the baseline, which is the second."""
+    """Return pairs of every other system (first) with the baseline (second)."""
     name = str(baseline)
     if name not in matrix.systems:
         raise DataError(f"there is no system {name!r}{did_you_mean(name, matrix.systems)}")
@@ -303,29 +303,29 @@ def _with_baseline(matrix: ScoreMatrix, baseline: object) -> Pairs:
 def _on_common_topics(
     matrix: ScoreMatrix, pairs: Pairs, kind: _Kind, how: PairOptions
 ) -> tuple[Outcome, FloatArray, LongArray]:
-    """Return the outcome, differences and numbers of topics of pairs on the topics of both."""
+    """Test each pair on its common topics; return outcome, differences and numbers of topics."""
     m = pairs[0].size
     differences, n_topics = np.empty(m), np.empty(m, dtype=np.int64)
-    made: list[tuple[LongArray, Outcome]] = []
+    outcomes: list[tuple[LongArray, Outcome]] = []
     for topics, of in _families(matrix, pairs):
         used, places = np.unique(np.concatenate([pairs[0][of], pairs[1][of]]), return_inverse=True)
         X = matrix.scores[np.ix_(topics, used)]
         i, j = np.split(places, 2)
         differences[of], n_topics[of] = mean_differences(X, (i, j)), topics.size
-        made.append((of, kind.run(X, (i, j), how)))
-    if len(made) == 1:
-        return made[0][1], differences, n_topics
+        outcomes.append((of, kind.run(X, (i, j), how)))
+    if len(outcomes) == 1:
+        return outcomes[0][1], differences, n_topics
     joined = {}
     for field in fields(Outcome):
-        values = np.empty(m, dtype=getattr(made[0][1], field.name).dtype)
-        for of, outcome in made:
+        values = np.empty(m, dtype=getattr(outcomes[0][1], field.name).dtype)
+        for of, outcome in outcomes:
             values[of] = getattr(outcome, field.name)
         joined[field.name] = values
     return Outcome(**joined), differences, n_topics
 
 
 def _families(matrix: ScoreMatrix, pairs: Pairs) -> Iterator[tuple[LongArray, LongArray]]:
-    """Yield sets of topics with the pairs that have these in common; none is smaller than two."""
+    """Yield sets of at least two topics with the pairs that have exactly these in common."""
     present = ~np.isnan(matrix.scores)
     if present.all():
         yield np.arange(matrix.n_topics), np.arange(pairs[0].size)
@@ -370,7 +370,7 @@ def _notes(
     matrix: ScoreMatrix,
     correction: CorrectionName | None,
 ) -> Iterator[str]:
-    """Yield what a reader must know of the test, its replicates and its limits."""
+    """Yield notes on the test, its replicates and its limits."""
     if np.isnan(matrix.scores).any():
         least, most = display.count(int(n_topics.min())), display.count(int(n_topics.max()))
         counts = least if least == most else f"{least} to {most}"
@@ -390,15 +390,15 @@ def _notes(
 
 
 def _on_test(test: str, how: PairOptions, outcome: Outcome, *, several: bool) -> Iterator[str]:
-    """Yield how p-values and intervals were made."""
+    """Yield notes on the computation of p-values and intervals."""
     n = display.count(how.n)
     each = "each pair separately" if several else "of the mean difference"
     if test == "t":
         yield f"Intervals: t, {each}."
     elif test == "wilcoxon":
         exact = int(outcome.is_exact.sum())
-        said = {0: "normal approximation", outcome.is_exact.size: "exact, given ties"}
-        words = said.get(
+        methods = {0: "normal approximation", outcome.is_exact.size: "exact, given ties"}
+        words = methods.get(
             exact, f"exact for {display.count(exact)} pairs, else a normal approximation"
         )
         yield f"{_ZEROS[how.zeros]}; p: {words}."
@@ -418,7 +418,7 @@ def _on_test(test: str, how: PairOptions, outcome: Outcome, *, several: bool) ->
 def _on_resolution(
     test: str, how: PairOptions, outcome: Outcome, correction: CorrectionName | None
 ) -> Iterator[str]:
-    """Yield a warning if the test cannot have a p-value that would be significant."""
+    """Yield a warning if no p-value of the test can be significant."""
     times = _times(outcome.p_values.size, correction)
     least = float(outcome.smallest.min())
     if display.snapped(least * times, how.alpha) <= how.alpha:

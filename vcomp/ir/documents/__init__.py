@@ -1,4 +1,4 @@
-"""Scores per document: judged documents, their universes, assessors and layouts."""
+"""Scores per document: judged documents, their universes, assessors and layouts of judgements."""
 
 from lazy_loader import attach_stub
 

@@ -1,4 +1,4 @@
-"""Roles and individuals of assessors: which G-studies an assignment of judges to topics allows.
+"""G-studies that an assignment of assessors (roles, individuals) to topics allows.
 
 References
 ----------
@@ -127,12 +127,12 @@ class AssessorLayout:
 
 
 def shown(label: Any) -> str:
-    """Return a label as text for messages: 202, not np.int64(202)."""
+    """Format a label for messages: 202, not np.int64(202)."""
     return repr(label.item() if isinstance(label, np.generic) else label)
 
 
 def _places(assignments: pd.DataFrame, frame: pd.DataFrame, columns: Mapping[str, str]) -> Any:
-    """Return the row of the assignments that every row of the frame belongs to, or -1."""
+    """Return the assignment row of each row of the frame; -1 if it has none."""
     import pandas as pd
 
     own, theirs = np.zeros(len(assignments), dtype=np.int64), np.zeros(len(frame), dtype=np.int64)
@@ -140,7 +140,7 @@ def _places(assignments: pd.DataFrame, frame: pd.DataFrame, columns: Mapping[str
     for key, column in columns.items():
         levels = pd.Index(assignments[key].unique(), dtype=object)
         coded = pd.Categorical(frame[column])
-        # One place more for missing values, whose code is -1.
+        # One extra place for missing values, whose code is -1.
         found = np.append(levels.get_indexer(coded.categories.astype(object)), -1)[coded.codes]
         known &= found >= 0
         theirs = theirs * len(levels) + found
@@ -151,7 +151,7 @@ def _places(assignments: pd.DataFrame, frame: pd.DataFrame, columns: Mapping[str
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AssessorLayouts(display.Printed):
-    """The layouts that an assignment allows, by name, and why others are not possible.
+    """Layouts that an assignment allows, by name, and reasons why others are impossible.
 
     ``layouts["roles"]`` is one of them, ``"roles" in layouts`` is whether it is possible, and
     iteration yields the names.

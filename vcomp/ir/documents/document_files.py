@@ -50,7 +50,7 @@ def document_universe(
     relevant: str = "relevant",
     name_by: Literal["runid", "file"] = "runid",
 ) -> DocumentUniverse:
-    """Return the documents that systems are scored on: all that were retrieved or are relevant.
+    """Return the universe of documents: all that were retrieved or are relevant.
 
     "For each query we construct a union of all retrieved documents across all participants. Then
     we also add to this, all relevant documents." (Bodoff, 2008, sec. 5.2) Every system is
@@ -184,7 +184,7 @@ def _kind(labels: pd.Index) -> str:
 def _common(
     name: str, first: pd.Series, second: pd.Series
 ) -> tuple[pd.Index, tuple[LongArray, LongArray]]:
-    """Return the labels of two columns together, and the place of each row among them."""
+    """Return the union of the labels of two columns, and the codes of the rows of each."""
     one, two = first.cat.categories, second.cat.categories
     if _kind(one) != _kind(two):
         raise DataError(
@@ -204,7 +204,7 @@ def _placed(labels: pd.Index, column: pd.Series) -> LongArray:
 def _with_more(
     name: str, column: pd.Series, more: Iterable[object] | None
 ) -> tuple[pd.Index, LongArray]:
-    """Return all systems, including those without rows, and the system of each row."""
+    """Return all systems, including those without rows, and the code of the system of each row."""
     import pandas as pd
 
     labels = column.cat.categories
@@ -229,7 +229,7 @@ def _with_more(
 
 
 def _check_topics(topics: pd.Index, run_topic: LongArray, qrel_topic: LongArray) -> None:
-    """Refuse topics without judgements; warn of those without any retrieved document."""
+    """Refuse topics without judgements; warn of topics without retrieved documents."""
     n = len(topics)
     retrieved = np.bincount(run_topic, minlength=n) > 0
     judged = np.bincount(qrel_topic, minlength=n) > 0
@@ -248,14 +248,14 @@ def _check_topics(topics: pd.Index, run_topic: LongArray, qrel_topic: LongArray)
 
 
 def _lists(keys: LongArray, key: LongArray, member: LongArray) -> tuple[LongArray, IntArray]:
-    """Return where the members of each document start, and the members."""
+    """Return the start of each document's members, and the members."""
     order = np.lexsort((member, key))
     starts = np.searchsorted(key[order], keys)
     return np.append(starts, key.size), member[order].astype(np.int32)
 
 
 def _labels(topics: pd.Index, names: pd.Index, keys: LongArray) -> pd.Index:
-    """Return a unique label of every document."""
+    """Return unique labels of the documents."""
     import pandas as pd
 
     topic, name = np.divmod(keys, len(names))
@@ -266,7 +266,7 @@ def _labels(topics: pd.Index, names: pd.Index, keys: LongArray) -> pd.Index:
 
 
 _ROWS_AT_ONCE = 1 << 20
-"""Rows of a row group of a file."""
+"""Target number of rows in a row group of a file."""
 
 
 def write_per_document(
@@ -334,16 +334,16 @@ def write_row_groups(
     n_rows = 0
     with replacing(target) as unfinished, pq.ParquetWriter(unfinished, schema) as writer:
         for parts in _many(universe, table, rows_at_once):
-            made = _arrow(universe, parts, schema, pa)
-            writer.write_table(made)
-            n_rows += made.num_rows
+            rows = _arrow(universe, parts, schema, pa)
+            writer.write_table(rows)
+            n_rows += rows.num_rows
     return n_rows
 
 
 def _many(
     universe: DocumentUniverse, table: FloatArray, rows_at_once: int
 ) -> Iterator[list[dict[str, Any]]]:
-    """Yield the parts of the topics of one row group after the other."""
+    """Yield, for each row group, the parts of its topics."""
     gathered: list[dict[str, Any]] = []
     for block in universe.blocks():
         gathered += [part for part in score_rows(block, table) if part["score"].size]
@@ -360,7 +360,7 @@ def _fields(universe: DocumentUniverse, pa: Any) -> list[tuple[str, Any]]:
 
 
 def _arrow(universe: DocumentUniverse, parts: list[dict[str, Any]], schema: Any, pa: Any) -> Any:
-    """Return an Arrow table, whose documents are the labels of these topics only."""
+    """Return an Arrow table with the document labels of these topics only."""
 
     def column(name: str) -> Any:
         return np.concatenate([part[name] for part in parts])

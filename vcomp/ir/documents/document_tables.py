@@ -1,4 +1,4 @@
-"""Tables of retrieved and of judged documents, read and checked."""
+"""Read and check tables of retrieved and of judged documents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DocumentTable:
-    """Columns of one table as categories, and the grades of its judgements.
+    """Columns of one table as categories, with the grades if these are judgements.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ _COMPRESSED = (".gz", ".bz2", ".zst")
 
 
 def is_table(data: Any, names: Sequence[str]) -> bool:
-    """Return whether documents are the rows of a table, and not runs or qrels.
+    """Return whether documents are a long table, rather than runs or qrels.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def _is_table_file(path: Path, names: Sequence[str]) -> bool:
 
 
 class _Codes:
-    """Codes of labels, in the order in which they come; the labels are kept once."""
+    """Codes of labels in order of first appearance, with each label stored once."""
 
     def __init__(self) -> None:
         self.known: dict[str, int] = {}
@@ -151,7 +151,7 @@ class _Codes:
 
 
 def table_of_runs(runs: Any, name_by: str, names: Sequence[str]) -> pd.DataFrame:
-    """Return one row per retrieved document of runs, each of which is in memory alone.
+    """Return one row per retrieved document, reading one run at a time.
 
     Parameters
     ----------
@@ -161,8 +161,8 @@ def table_of_runs(runs: Any, name_by: str, names: Sequence[str]) -> pd.DataFrame
     import pandas as pd
 
     system, topic, document = _Codes(), _Codes(), _Codes()
-    for name, found in named_runs(runs, name_by):
-        for label, documents in found.items():
+    for name, run in named_runs(runs, name_by):
+        for label, documents in run.items():
             system.add(name, len(documents))
             topic.add(label, len(documents))
             document.add_each(documents)
@@ -171,7 +171,7 @@ def table_of_runs(runs: Any, name_by: str, names: Sequence[str]) -> pd.DataFrame
 
 
 def table_of_qrels(qrels: Any, names: Sequence[str]) -> pd.DataFrame:
-    """Return one row per judgement of each set of qrels; a set is an assessor.
+    """Return one row per judgement, with each set of qrels as an assessor.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def table_of_qrels(qrels: Any, names: Sequence[str]) -> pd.DataFrame:
 
 
 def judged_only(runs: pd.DataFrame, qrels: Any, topic: str) -> pd.DataFrame:
-    """Return the documents of runs on judged topics, as those of the other topics have no score.
+    """Return the documents of runs on judged topics; others cannot be scored.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The universe of documents of each topic, their scores, and measures of the retrieved sets.
+"""Universe of documents of each topic, with their scores and set-based measures.
 
 See section 15.6 of the mathematics.
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 UniverseOf = Literal["topic", "assessor", "all"]
-"""Whose documents a system is scored on, see :func:`vcomp.ir.document_universe`."""
+"""Scope of the documents that a system is scored on: see :func:`vcomp.ir.document_universe`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +94,7 @@ class DocumentUniverse:
         return len(self.systems) * sum(int(b.scored.sum()) for b in self.blocks())
 
     def blocks(self) -> Iterator[TopicBlock]:
-        """Yield the tables of each topic in turn.
+        """Yield the tables of each topic, one topic at a time.
 
         Yields
         ------
@@ -232,14 +232,14 @@ def check_universe(universe: object, caller: str) -> None:
 def _pairs(
     starts: LongArray, members: IntArray, first: int, last: int
 ) -> tuple[LongArray, IntArray]:
-    """Return document and member of the pairs of documents `first` to `last`, from 0 on."""
+    """Return (document, member) pairs of documents `first` to `last`, numbered from zero."""
     counts = np.diff(starts[first : last + 1])
     document = np.repeat(np.arange(last - first), counts)
     return document, members[starts[first] : starts[last]]
 
 
 CASES = ("nonrelevant_left", "nonrelevant_retrieved", "relevant_missed", "relevant_retrieved")
-"""Cases of a document by number: 2 if it is relevant, plus 1 if it is retrieved."""
+"""Cases of a document; the index is 2 · relevant + retrieved."""
 
 SCORES: Mapping[str, Mapping[str, float]] = {
     "utility": dict(zip(CASES, (0.0, -1.0, -1.0, 1.0), strict=True)),
@@ -248,7 +248,7 @@ SCORES: Mapping[str, Mapping[str, float]] = {
 """Bodoff's (2008, sec. 5.2) per-document measure, and accuracy of classification."""
 
 _BYTES_A_ROW = 32.0
-"""Memory of a row of the frame, a score and four codes, with temporaries."""
+"""Bytes per row of the frame: a score and four codes, with temporaries."""
 
 
 def score_table(scores: Any) -> FloatArray:
@@ -351,7 +351,7 @@ def document_scores(
 
 
 def score_rows(block: TopicBlock, table: FloatArray) -> Iterator[dict[str, Any]]:
-    """Yield the columns of the scores by each assessor, by system and document."""
+    """Yield, for each assessor, the columns of scores by system and document."""
     n_systems = block.retrieved.shape[0]
     for number, assessor in enumerate(block.assessors):
         own = np.flatnonzero(block.scored[number])
@@ -376,17 +376,17 @@ def label_columns(universe: DocumentUniverse) -> dict[str, pd.Index]:
 
 
 def _small(n_labels: int) -> type[np.signedinteger[Any]]:
-    """Return the integer type that pandas uses for codes, to avoid a copy."""
+    """Return the integer type that pandas uses for codes of so many labels."""
     return np.int8 if n_labels < 127 else np.int16 if n_labels < 32_767 else np.int32
 
 
 SET_MEASURES = (
     "precision", "recall", "F", "utility", "normalized_utility", "scaled_utility", "mean_score",
 )  # fmt: skip
-"""The columns of :func:`set_measures` that are measures."""
+"""Measure columns of :func:`set_measures`."""
 
 NORMALIZED = ("normalized_utility", "scaled_utility")
-"""Measures that are not defined if nothing is relevant."""
+"""Measures that are undefined without relevant documents."""
 
 _WORST = -0.5
 """Lower bound of normalised utilities: MinNU of TREC 2002."""
@@ -493,7 +493,7 @@ def _counts(block: TopicBlock) -> dict[str, Any]:
     """Return the counts of one topic, by assessor and system."""
     n_systems, n_assessors = block.retrieved.shape[0], block.assessors.size
     retrieved = block.retrieved.sum(axis=1)
-    # Counts below 2⁵³ are exact as floats, and products of floats are faster.
+    # Counts below 2⁵³ are exact as floats, and float products are faster.
     both = block.relevant.astype(float) @ block.retrieved.T.astype(float)
     return {
         "system": np.tile(np.arange(n_systems), n_assessors),

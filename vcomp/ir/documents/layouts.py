@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MOST_SETS = 20_000
-"""Closed sets that are examined; if there are more, a greedy search is added."""
+"""Largest number of examined closed sets; beyond, a greedy search is added."""
 
 Row = TypeVar("Row", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class CrossedSubset:
-    """Rows and columns of which every row has every column.
+    """A complete sub-table: every row has every column.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ def largest_crossed(
         counts.setdefault(columns, []).append(number)
     closed, exact = _closed_sets(counts, least_columns, most_sets)
     found: list[CrossedSubset] = []
-    # In an order that does not depend on hashes: of equal ones the first columns are chosen.
+    # Sorted, so as not to depend on hashes: ties go to the first columns.
     for chosen in sorted(map(sorted, closed)):
         rows = sorted(r for own in counts if own.issuperset(chosen) for r in counts[own])
         if len(rows) >= least_rows:
@@ -79,7 +79,7 @@ def largest_crossed(
 def _closed_sets(
     counts: Mapping[frozenset[int], list[int]], least: int, most: int
 ) -> tuple[set[frozenset[int]], bool]:
-    """Return intersections of rows with at least `least` columns, and whether all were found."""
+    """Return intersections of rows with `least` columns or more, and whether all were found."""
     closed: set[frozenset[int]] = set()
     for row in counts:
         if len(row) < least:
@@ -94,7 +94,7 @@ def _closed_sets(
 def _greedy(
     table: Sequence[frozenset[int]], least_rows: int, least_columns: int
 ) -> list[CrossedSubset]:
-    """Remove the row or column with the largest share of empty cells until none is empty."""
+    """Remove the row or column with the largest share of empty cells until no cell is empty."""
     rows, columns = set(range(len(table))), set().union(*table)
     while len(rows) >= least_rows and len(columns) >= least_columns:
         shares = [
@@ -110,7 +110,7 @@ def _greedy(
 
 
 _MOST_PAIRS = 12
-"""Up to this many judges of a topic all their subsets are examined; beyond, only pairs."""
+"""Largest number of judges per topic with all subsets examined; beyond, only pairs."""
 
 _COLUMNS = ("topic", "role", "assessor")
 
@@ -118,7 +118,7 @@ _COLUMNS = ("topic", "role", "assessor")
 def assessor_layouts(
     assignments: Any, *, topic: str = "topic", role: str = "role", assessor: str = "assessor"
 ) -> AssessorLayouts:
-    """Return the G-studies of roles and individuals that an assignment of assessors allows.
+    """Return the layouts of G-studies of roles and individuals that an assignment allows.
 
     Assessors of a topic differ in role (the author of the topic, a second assessor) and as
     individuals. To separate all effects of roles and individuals, every individual would have to
@@ -298,7 +298,7 @@ def _crossed(frame: pd.DataFrame, name: str, role: Any) -> AssessorLayout | str:
 
 
 def _one_to_one(frame: pd.DataFrame) -> AssessorLayout | str:
-    """Examine all sets of pairs of role and individual of every topic, which are few."""
+    """Examine all sets of (role, individual) pairs of every topic, which are few."""
     served: dict[tuple[Any, ...], list[Any]] = {}
     exact = True
     for topic, rows in frame.groupby("topic", sort=False):
@@ -368,7 +368,7 @@ def _within_roles(frame: pd.DataFrame) -> AssessorLayout | str:
 def _complete(
     frame: pd.DataFrame, column: str, values: list[Any]
 ) -> tuple[pd.DataFrame, bool] | None:
-    """Return the rows of the largest set of topics that have the same values of a column."""
+    """Return the rows of the largest set of topics with the same values of a column."""
     number = {value: k for k, value in enumerate(values)}
     has: dict[Any, set[int]] = {t: set() for t in frame["topic"].unique()}
     for t, value in zip(frame["topic"], frame[column], strict=True):
@@ -382,7 +382,7 @@ def _complete(
 
 
 def _numbered(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with a new index, in their original types."""
+    """Return the rows with a new index and their original types."""
     return rows[list(_COLUMNS)].infer_objects().reset_index(drop=True)
 
 

@@ -1,4 +1,4 @@
-"""A model of relevance, fitted to judgements: how much of it is of topics, documents, assessors.
+"""Threshold model of relevance: variance components of topics, documents and assessors.
 
 See section 16.4 of the mathematics.
 
@@ -38,7 +38,7 @@ _FEWEST_TOPICS = 3
 _ROUNDING = 1e-12
 
 _FARTHEST = 30.0
-"""Thresholds are cut off here, where no probability is left."""
+"""Bound of the thresholds, beyond which the probability is negligible."""
 
 _HIGHEST = 1.0 - 1e-6
 _HALVINGS = 60
@@ -51,7 +51,7 @@ _PAIRS = (
     "two topics, one assessor",
     "two topics, two assessors",
 )
-"""Kinds of pairs of judgements; of two documents, except the third."""
+"""Kinds of pairs of judgements, of two documents except for the third kind."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +66,7 @@ class _Judgements:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RelevanceModel(display.Printed):
-    """Relevance as cuts of a normal sum of effects, made by :func:`vcomp.ir.fit_relevance`.
+    """Threshold model of relevance on a sum of normal effects, by :func:`vcomp.ir.fit_relevance`.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class RelevanceModel(display.Printed):
 
     @cached_property
     def effects(self) -> dict[str, float]:
-        """Effects of relevance for :func:`vcomp.ir.novelty_like_track`: documents have s.d. 1."""
+        """Effects for :func:`vcomp.ir.novelty_like_track`, scaled to documents with s.d. 1."""
         sd = dict(zip(("i", "a", "a:i", "d", "a:d"), np.sqrt(self.components.values), strict=True))
         return {
             "relevance": -float(thresholds(self.shares)[0] / sd["d"]),
@@ -153,7 +153,7 @@ def fit_relevance(
     document: str = "document",
     relevant: str = "relevant",
 ) -> RelevanceModel:
-    """Return how relevance varies over topics, documents and assessors, from judgements.
+    """Fit variance components of relevance (topics, documents, assessors) to judgements.
 
     Behind the judgement of a document is a normal sum of effects of the topic, the assessor, the
     assessor in the topic, the document, and the assessor in the document; the grade counts the
@@ -223,7 +223,7 @@ def fit_relevance(
 def _read(
     judgements: Any, columns: tuple[str, str, str], relevant: str
 ) -> tuple[_Judgements, tuple[float, ...], dict[str, int]]:
-    """Return the judgements as numbers, the grades, and the numbers of all levels."""
+    """Return the judgements as codes, the grades, and the number of levels of each facet."""
     table = read_documents("judgements", judgements, columns, relevant)
     grades, codes = np.unique(table.grades, return_inverse=True)
     if not 2 <= grades.size <= _MOST_GRADES:
@@ -297,7 +297,7 @@ def _model(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pairs:
-    """Pairs of judgements of each kind: by grades, of all topics and without each topic.
+    """Pairs of judgements by kind and grades: over all topics, and without each topic.
 
     Attributes
     ----------
@@ -314,7 +314,7 @@ def _pair_tables(
 ) -> tuple[_Pairs, FloatArray]:
     """Return the pairs, and the (T + 1, m) shares of grades.
 
-    Pairs within topics have the weight of the judgements of the topic, not of their pairs.
+    Pairs within topics are weighted by the judgements of the topic, not by its pairs.
     """
     T, A = sizes["topics"], sizes["assessors"]
     groups, of = np.unique(judged.topics * A + judged.assessors, return_inverse=True)
@@ -340,10 +340,10 @@ def _pair_tables(
 def _across(
     N_at: FloatArray, N_t: FloatArray, topic_of: LongArray, assessor_of: LongArray, A: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the pairs of two topics, by one assessor and by two; of all, and without each."""
+    """Return pairs across topics by one and by two assessors: of all topics, and without each."""
     T = len(N_t)
     N_a = _added(assessor_of, N_at, A)
-    # Of a topic with all others: by the same assessor, and by any.
+    # Pairs of a topic with all others: by the same assessor, and by any.
     by_one = _products(topic_of, N_at, N_a[assessor_of] - N_at, T)
     by_any = _outer(N_t, N_t.sum(axis=0) - N_t)
 
@@ -382,7 +382,7 @@ def _diagonal(counts: FloatArray) -> FloatArray:
 def _left_out(tables: FloatArray, weights: FloatArray) -> FloatArray:
     """Return the sum of the tables of topics, and those without each topic.
 
-    Each table has the weight of the judgements of its topic, not of their pairs.
+    Each table is weighted by the judgements of its topic, not by its pairs.
     """
     pairs = tables.sum(axis=(1, 2))
     share = np.divide(weights, pairs, out=np.zeros_like(pairs), where=pairs > 0.0)
@@ -392,7 +392,7 @@ def _left_out(tables: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def _components(correlations: FloatArray) -> FloatArray:
-    """Return the components, which add up to 1, as estimated: some may be negative.
+    """Return the estimated components, which add up to 1; some may be negative.
 
     Parameters
     ----------
@@ -412,7 +412,7 @@ def _components(correlations: FloatArray) -> FloatArray:
 
 
 def _confounded(missing: Any) -> str:
-    """Return what cannot be separated, in words; "" if everything can."""
+    """Return a note on confounded components; "" if all are identified."""
     _, two, same, by_one, by_two = map(bool, missing)
     if by_two:
         return (
@@ -442,7 +442,7 @@ def _confounded(missing: Any) -> str:
 
 
 def thresholds(shares: FloatArray) -> FloatArray:
-    """Return the cuts of a standard normal that give the shares of the grades.
+    """Return the standard normal thresholds that give the shares of the grades.
 
     Parameters
     ----------
@@ -519,7 +519,7 @@ def polychoric_correlations(tables: FloatArray, shares: FloatArray) -> FloatArra
 
 
 def _slope(tables: FloatArray, h: FloatArray, k: FloatArray, rho: FloatArray) -> FloatArray:
-    """Return a multiple, above 0, of the derivative of the log likelihood by the correlation."""
+    """Return a positive multiple of the derivative of the log-likelihood by the correlation."""
     free = (1.0 - rho) * (1.0 + rho)
     density = np.exp(-0.5 * (h * h - 2.0 * rho * h * k + k * k) / free)
     cumulated = bivariate_normal(h, k, rho)
@@ -529,14 +529,14 @@ def _slope(tables: FloatArray, h: FloatArray, k: FloatArray, rho: FloatArray) ->
 
 
 def _borders(h: FloatArray, k: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the cumulated shares of rows and columns, where the other limit is infinite."""
+    """Return the marginal cumulative shares of rows and of columns."""
     from scipy.special import ndtr
 
     return ndtr(h[:, :, 0]), ndtr(k[:, 0, :])
 
 
 def _rectangles(inner: FloatArray, borders: tuple[FloatArray, FloatArray] | None) -> FloatArray:
-    """Return the differences of a function over the cells, from its values at the cuts."""
+    """Difference a function twice over the cells, from its values at the thresholds."""
     n, m = len(inner), inner.shape[1] + 1
     padded = np.zeros((n, m + 1, m + 1))
     padded[:, 1:m, 1:m] = inner

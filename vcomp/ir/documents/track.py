@@ -114,7 +114,7 @@ def novelty_like_track(
     Raises
     ------
     DataError
-        If a number is not a whole number from 1 on (of documents, from 2 on), an effect is
+        If a number is not a whole number of at least 1 (of documents, 2), an effect is
         unknown, not finite, or negative (except the two means), or cuts do not ascend.
     PlanError
         If a margin is not of an effect, or not a distribution, or correlations are not of systems
@@ -134,7 +134,7 @@ def novelty_like_track(
     for name, n in {**sizes, "n_documents": n_documents}.items():
         least = 2 if name == "n_documents" else 1
         if isinstance(n, bool) or not isinstance(n, Integral) or n < least:
-            raise DataError(f"{name} is a whole number from {least} on, not {n!r}")
+            raise DataError(f"{name} must be a whole number of at least {least}, not {n!r}")
     of_levels = {"system": n_systems, "assessor": n_assessors}
     distributions = _Distributions(
         _effects(effects),
@@ -162,7 +162,7 @@ def novelty_like_track(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Distributions:
-    """Standard deviations and distributions of effects, and factors of correlations by facet."""
+    """Standard deviations and distributions of effects, and Cholesky factors by facet."""
 
     sd: Mapping[str, float]
     margins: Mapping[str, EffectMargin]
@@ -186,7 +186,7 @@ def _effects(given: Mapping[str, float] | None) -> dict[str, float]:
         number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
         mean = name in _MEANS
         if not number or not np.isfinite(value) or (value < 0 and not mean):
-            raise DataError(f"effect {name!r} is a finite number from 0 on, not {value!r}")
+            raise DataError(f"effect {name!r} must be finite and at least 0, not {value!r}")
     return {**TRACK_EFFECTS, **(given or {})}
 
 
@@ -197,7 +197,7 @@ def _topic(
     effects: _Distributions,
     cuts: FloatArray,
 ) -> tuple[BoolArray, Any]:
-    """Return what is retrieved, systems × documents, and relevant, assessors × documents."""
+    """Return retrieval (systems × documents) and relevance (assessors × documents) of a topic."""
     draw, sd = partial(effects.draw, rng), effects.sd
     assessor, bias, skill = of_track
     n_assessors, n_systems = assessor.size, bias.size

@@ -1,4 +1,4 @@
-"""A logistic curve through shares at a few points, by maximum likelihood."""
+"""Maximum likelihood fit of a logistic curve to shares at a few points."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vcomp.numerics.kernels import njit
 _MOST_STEPS = 100
 
 _NEAR = 1e-13
-"""Newton's method ends where no step is larger than this, relative to the linear predictor."""
+"""Tolerance of Newton steps, relative to the linear predictor."""
 
 
 @njit(cache=True, nogil=True)
@@ -40,7 +40,7 @@ def fit_binomial_line(
         if max(abs(step_a), abs(step_b)) <= _NEAR * max(1.0, abs(a), abs(b)):
             return a, b, True
         further = fit
-        # The likelihood is concave: a step too far is one that does not raise it.
+        # The likelihood is concave: a step is too long if it does not raise it.
         for _ in range(_MOST_STEPS):
             further = _log_likelihood(a + step_a, b + step_b, x, means, counts)
             if further >= fit - _NEAR * abs(fit):
@@ -54,7 +54,7 @@ def fit_binomial_line(
 def _newton_step(
     a: float, b: float, x: FloatArray, means: FloatArray, counts: FloatArray
 ) -> tuple[float, float]:
-    """Return the steps in a and b, solved about the weighted centre of x; nan if there is none."""
+    """Return Newton steps in a and b, solved about the weighted centre of x; nan if singular."""
     weight, left = np.empty(x.size), np.empty(x.size)
     total = centre = 0.0
     for i in range(x.size):

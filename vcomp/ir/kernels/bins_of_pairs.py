@@ -1,4 +1,4 @@
-"""Differences of all pairs of systems by size: their numbers, swaps and p-values of t-tests.
+"""Pairs of systems by size of difference: counts, swaps and p-values of t-tests.
 
 Nothing of the size of the pairs is stored. Systems come in the order of their means, so that the
 differences from one of them rise, and so do their bins.
@@ -19,8 +19,8 @@ from vcomp._typing import FloatArray
 from vcomp.numerics.kernels import njit
 
 _KNOTS, _FEW_DF, _MOST_KNOTS = 8192, 24.0, 1 << 17
-"""Knots up to so many degrees of freedom; beyond, their distance falls with √ν, as h does. The
-largest relative error is then 2e-13."""
+"""Knots up to `_FEW_DF` degrees of freedom; beyond, their number grows with √ν, to `_MOST_KNOTS`
+at most. The largest relative error is then 2e-13."""
 
 
 _LEAST_LOG = -600.0
@@ -28,7 +28,7 @@ _LEAST_LOG = -600.0
 
 @lru_cache(maxsize=8)
 def tail_table(df: int) -> FloatArray:
-    """Return h(s) at equally spaced s from 0 to 1, and at one more beside either end.
+    """Return h(s) at equally spaced s from 0 to 1, with one extra knot beyond either end.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def _tail(z: float, square: float, df: int, table: FloatArray) -> float:
 
 @njit(cache=True, nogil=True)
 def _variance(X: FloatArray, i: int, j: int) -> float:
-    """Return the variance of the difference of two rows, computed from the differences."""
+    """Return the variance of the differences between two rows."""
     n, mean, squares = X.shape[1], 0.0, 0.0
     for t in range(n):
         mean += X[j, t] - X[i, t]
@@ -100,7 +100,7 @@ def binned_differences(
     critical: float,
     table: FloatArray,
 ) -> FloatArray:
-    """Return the number of pairs in each bin, of swapped ones, and the sum of their p-values.
+    """Return the counts of pairs and of swapped pairs in each bin, and their sum of p-values.
 
     Parameters
     ----------

@@ -24,14 +24,14 @@ WordArray: TypeAlias = NDArray[np.uint64]
 _ALL_BUT_SIGN = np.int64(2**63 - 1)
 
 _AT_ONCE = 2**15
-"""Numbers that are ordered at once, which fit into a cache."""
+"""Numbers sorted at once, few enough for the cache."""
 
 
 @njit(cache=True, nogil=True)
 def pair_agreement(
     means: FloatArray, truth: FloatArray, tolerances: FloatArray, truth_tolerances: FloatArray
 ) -> LongArray:
-    """Count pairs of systems, in each row: agreeing less disagreeing; untied in each ranking.
+    """Count pairs of systems in each row: agreeing less disagreeing, and untied in each ranking.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def swaps_by_arrays(
     order: LongArray,
     truth_order: LongArray,
 ) -> tuple[LongArray, FloatArray]:
-    """Do what :func:`swaps` does, by comparing all ranks of some rows at once."""
+    """NumPy version of :func:`swaps`: compare all ranks of some rows at once."""
     m, k = means.shape
     pairs, shares = np.full(m, -1, np.int64), np.full((2, m), np.nan)
     if k < 2:
@@ -244,7 +244,7 @@ def swaps_by_arrays(
         r = np.take_along_axis(rank, truth_order[at], axis=1)
         both = np.tril(r[:, None, :] < r[:, :, None]).sum(axis=2)
         pairs[at] = (place - both).sum(axis=1)
-        # Added one after the other, as the kernel does.
+        # Added in sequence, as in the kernel.
         shares[0, at] = np.cumsum(weights[r] * (r - both), axis=1)[:, -1]
         shares[1, at] = np.cumsum(weights * (place - both), axis=1)[:, -1]
     return pairs, shares
@@ -258,7 +258,7 @@ def _are_untied(x: FloatArray, tolerances: FloatArray, order: LongArray) -> Bool
 
 @njit(cache=True, nogil=True)
 def _is_untied(x: FloatArray, tolerance: float, order: LongArray) -> bool:
-    """Whether all neighbours in the order are apart, and so all pairs; there must be one."""
+    """Whether no neighbours in the order, and so no pairs, are tied; needs at least one pair."""
     untied = x.size > 1
     for p in range(1, x.size):
         untied &= x[order[p - 1]] - x[order[p]] > tolerance
@@ -279,7 +279,7 @@ _BYTES = np.uint64(0x0101010101010101)
 
 @njit(cache=True, nogil=True)
 def words_for(n: int) -> int:
-    """Return how many words hold the numbers from 0 to n."""
+    """Return the number of words that hold the numbers from 0 to n."""
     return n // 64 + 1
 
 
@@ -318,7 +318,7 @@ def count_below(words: WordArray, place: np.uint64) -> np.int64:
 
 
 def falling_order(values: FloatArray) -> LongArray:
-    """Return the columns of each row in the order of falling values; equal ones in any order.
+    """Return the columns of each row in descending order of values; ties in any order.
 
     Parameters
     ----------
@@ -334,7 +334,7 @@ def falling_order(values: FloatArray) -> LongArray:
     [[1, 2, 0]]
     """
     n_bits = max(values.shape[1] - 1, 0).bit_length()
-    # Whole numbers that rise where values fall, the lowest bits being the columns.
+    # Integers that ascend as values descend, with the column in the lowest bits.
     order: LongArray = np.empty(values.shape, np.int64)
     for rows in slices(len(values), 1 + _AT_ONCE // max(values.shape[1], 1)):
         keys = order[rows]

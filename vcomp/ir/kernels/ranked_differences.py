@@ -8,7 +8,7 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.numerics.kernels import njit
 
 DROPPED, PRATT, SPLIT = 0, 1, 2
-"""Zeros: left out; ranked and then left out; ranked, and half of their ranks on either side."""
+"""Zeros: left out; ranked, then left out; ranked, half of the ranks to either side."""
 
 
 @njit(cache=True, nogil=True)

@@ -1,4 +1,4 @@
-"""Random sets of topics, mean scores over them, and ranges of means of shuffled scores."""
+"""Random sets of topics, their mean scores, and ranges of means of shuffled scores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.numerics.kernels import at_once, njit
 
 _SECONDS = 3e-9
-"""Seconds by arrays for each score that is added."""
+"""Seconds per added score with arrays."""
 
 
 @njit(cache=True, nogil=True)
@@ -110,7 +110,7 @@ def shuffled_ranges(X: FloatArray, uniform: FloatArray) -> FloatArray:
     (r,) largest mean less smallest
     """
     r, (n, k) = uniform.shape[0], X.shape
-    found = np.empty(r)
+    ranges = np.empty(r)
     deck, sums = np.empty(k), np.empty(k)
     for replicate in range(r):
         sums[:] = 0.0
@@ -122,5 +122,5 @@ def shuffled_ranges(X: FloatArray, uniform: FloatArray) -> FloatArray:
                 deck[other] = deck[place]
                 sums[place] += drawn
             sums[k - 1] += deck[k - 1]
-        found[replicate] = (sums.max() - sums.min()) / n
-    return found
+        ranges[replicate] = (sums.max() - sums.min()) / n
+    return ranges

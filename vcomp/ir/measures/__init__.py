@@ -1,4 +1,4 @@
-"""Measures of the accuracy of a test collection, one a file.
+"""Measures of the accuracy of a test collection, one per file.
 
 Each has two methods: ``actual(scores, truth)`` compares a collection with the truth, and
 ``estimate(scores, n_topics)`` gives the expected accuracy of collections of n topics: by a formula

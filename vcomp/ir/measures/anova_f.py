@@ -1,4 +1,4 @@
-"""The F test that systems differ at all, and its power."""
+"""Power of the F test for differences between systems."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vcomp.ir.scores import ScoreMatrix
 from vcomp.ir.two_way_anova import TwoWay, mean_squares
 
 _CERTAIN = 1e10
-"""With a larger noncentrality the power is one, and scipy has no number for it."""
+"""Noncentrality above which the power is one; scipy returns nan there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class FTest(TopicMeasure):
 
         n, k = X.shape
         ms_s, _, ms_e = mean_squares(X)
-        F = ms_s / ms_e if ms_e > 0 else np.inf  # without any difference the span is 0
+        F = ms_s / ms_e if ms_e > 0 else np.inf  # without differences the span is 0
         significant = fdtrc(k - 1, (k - 1) * (n - 1), F) < self.alpha
         means = X.mean(axis=0)
         span = means.max() - means.min() + rounding(means)  # 0.35 - 0.3 is 0.05

@@ -43,15 +43,15 @@ class _Conflicts(FromSubsets):
         if not n_significant:
             return np.nan
         swapped = np.sign(one) * np.sign(other) < 0
-        there = again == self.significantly
-        return float((significant & swapped & there).sum() / n_significant)
+        counted = again == self.significantly
+        return float((significant & swapped & counted).sum() / n_significant)
 
     def forecast(self, X: FloatArray) -> PairForecast:
-        """Return the differences, by the p-values of the test."""
+        """Return the pair forecast from the p-values of the test."""
         return PairForecast.from_scores(X, self.test)
 
     def expected(self, pairs: PairForecast, n_topics: float) -> float:
-        """Return the ratio of two collections of n' topics that the components make expect."""
+        """Return the expected ratio of two collections of n' topics, given the components."""
         level = two_sided(self.alpha, self.sides)
         return pairs.conflicts(n_topics, level, significantly=self.significantly)
 

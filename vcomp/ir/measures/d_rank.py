@@ -17,7 +17,7 @@ from vcomp.ir.measures.extrapolated import Extrapolated
 
 @dataclass(frozen=True, slots=True)
 class RankDistance(Extrapolated, TopicMeasure):
-    """How far the scores of a collection are from agreeing with the true ranking, in its errors.
+    """Distance of scores to the true ranking, in units of sampling error.
 
     Swaps of systems whose scores go together over topics are strong evidence, swaps of systems
     that differ by chance are not: Kendall's τ counts both the same. With D̄ the mean differences
@@ -101,9 +101,9 @@ class RankDistance(Extrapolated, TopicMeasure):
 
 
 def _order_constraints(truth: FloatArray) -> FloatArray:
-    """Return contrasts of means, none of them negative if and only if they are in true order.
+    """Return contrasts of means that are all nonnegative if and only if the order is true.
 
-    One for every two neighbours; between groups of tied systems, one for every two of them.
+    One for each pair of neighbours; between groups of tied systems, one for each pair.
     """
     order = np.argsort(-truth, kind="stable")
     gaps = -np.diff(truth[order]) > rounding(truth)
@@ -137,7 +137,7 @@ def _least_distance(E: FloatArray, f: FloatArray) -> float:
     """Return the smallest ‖u‖ with E u ≥ f."""
     from scipy.optimize import nnls
 
-    # What is below 1e-8 of the largest number is lost: both are scaled.
+    # Scaled, since numbers below 1e-8 of the largest are lost.
     unit, scale = np.abs(E).max(), np.abs(f).max()
     A = np.vstack([E.T / unit, f / scale])
     b = np.zeros(len(A))

@@ -58,7 +58,7 @@ class GeneralizabilityCoefficient(MeanMeasure):
 
 
 def share_of_truth(effects: FloatArray, errors: FloatArray, tolerance: FloatArray) -> FloatArray:
-    """Return the mean square of effects over that of effects and errors; nan where both are 0."""
+    """Return the share of effects in the mean square of effects and errors; nan if both are 0."""
     truth, error = np.square(effects).mean(axis=-1), np.square(errors).mean(axis=-1)
     total = np.asarray(truth + error)
     known = total > np.square(tolerance)

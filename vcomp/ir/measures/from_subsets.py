@@ -17,11 +17,11 @@ from vcomp.ir.splits import draw_halves, draw_subsets, usual_subsets
 from vcomp.numerics import check_count, seed_from
 
 _GROUPS = 10
-"""Groups of topics that the jackknife leaves out in turn."""
+"""Number of groups of topics in the delete-a-group jackknife."""
 
 
 class FromSubsets(TopicMeasure):
-    """A measure of tests between systems, which random subsets of the topics show directly.
+    """A measure of tests between systems, measured directly on random subsets of the topics.
 
     Up to the size that the collection allows, the estimate is the mean over random subsets.
     Beyond, it is what the noncentral t expects with the components of the collection: see
@@ -169,7 +169,7 @@ class FromSubsets(TopicMeasure):
     def _checked(
         self, matrix: ScoreMatrix, n: FloatArray, trials: int | None
     ) -> tuple[FloatArray, int]:
-        """Return the scores and the number of subsets of each size."""
+        """Check the options; return the scores and the number of subsets of each size."""
         X = complete(matrix, "scores")
         if len(X) // self.n_sets < 2:
             raise DataError(
@@ -184,27 +184,27 @@ class FromSubsets(TopicMeasure):
     def _estimated(
         self, X: FloatArray, n: FloatArray, trials: int, seed: int
     ) -> tuple[FloatArray, list[FloatArray]]:
-        """Return the estimates, and the values of all subsets of each size within the topics."""
+        """Return the estimates, and the values on subsets for each size within the collection."""
         most = len(X) // self.n_sets
         within = np.rint(n) <= most
-        found = np.empty(n.size)
+        estimates = np.empty(n.size)
         values = [self._on_subsets(X, int(m), trials, seed) for m in np.rint(n[within])]
-        found[within] = [_mean(v) for v in values]
+        estimates[within] = [_mean(v) for v in values]
         if not within.all():
             forecast = self.forecast(X)
             at_hand = _mean(self._on_subsets(X, most, trials, seed))
             now = self.expected(forecast, float(most))
             then = [self.expected(forecast, float(m)) for m in n[~within]]
-            found[~within] = [self.carried(at_hand, now, value) for value in then]
-        return found, values
+            estimates[~within] = [self.carried(at_hand, now, value) for value in then]
+        return estimates, values
 
     def forecast(self, X: FloatArray) -> PairForecast:
-        """Return the differences of a collection that forecasts start from."""
+        """Return the pair forecast of a collection."""
         return PairForecast.from_scores(X)
 
     @abstractmethod
     def expected(self, pairs: PairForecast, n_topics: float) -> float:
-        """Return the measure on n' topics that the components of a collection make expect.
+        """Return the expected measure on n' topics, given the components of a collection.
 
         Parameters
         ----------
@@ -213,7 +213,7 @@ class FromSubsets(TopicMeasure):
         """
 
     def carried(self, at_hand: float, now: float, then: float) -> float:
-        """Return the measured value, carried on to more topics by the ratio of expected ones.
+        """Extrapolate the measured value to more topics by the ratio of expected values.
 
         Ratios are of errors: of the measure if less is better, else of its difference from 1.
 
@@ -247,7 +247,7 @@ class FromSubsets(TopicMeasure):
 
 
 def _carried(at_hand: float, now: float, then: float) -> float:
-    """Return an error times a ratio; what is expected where nothing was seen, or expected."""
+    """Return `at_hand` times then/now, with fallbacks for errors that are nan or zero."""
     if np.isnan(at_hand):
         return then
     if not now > 0.0:
@@ -256,14 +256,14 @@ def _carried(at_hand: float, now: float, then: float) -> float:
 
 
 def _mean(values: FloatArray) -> float:
-    there = ~np.isnan(values)
-    return float(values[there].mean()) if there.any() else np.nan
+    known = ~np.isnan(values)
+    return float(values[known].mean()) if known.any() else np.nan
 
 
 _NOTHING = 1e-9
-"""Standard errors below are rounding: the measure is the same without any group."""
+"""Standard errors below this are rounding: no group changes the measure."""
 
 
 def _angle(shares: FloatArray) -> FloatArray:
-    """Return arcsin √x, on which the variance of a share hardly depends on it."""
+    """Return arcsin √x, the variance-stabilising transformation of a share."""
     return np.asarray(np.arcsin(np.sqrt(np.clip(shares, 0.0, 1.0))))

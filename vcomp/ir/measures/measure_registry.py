@@ -55,7 +55,7 @@ MEASURES: dict[str, type[Measure]] = {
 
 
 def available() -> list[str]:
-    """Return the names of all measures, those of installed packages last.
+    """Return the names of all measures, built-in ones first.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def get(name: str | Measure, **options: Any) -> Measure:
 
 
 def several(given: str | Measure | Iterable[str | Measure]) -> tuple[Measure, ...]:
-    """Return measures, each once, in the requested order.
+    """Return the distinct measures in the requested order.
 
     Raises
     ------

@@ -83,7 +83,7 @@ class AveragePValue(FromSubsets):
         return float(tested.p_values[counted].mean()) if counted.any() else np.nan
 
     def expected(self, pairs: PairForecast, n_topics: float) -> float:
-        """Return the mean p-value on n' topics that the components make expect."""
+        """Return the expected mean p-value on n' topics, given the components."""
         bounds = np.array([self.lower, self.upper])
         share, _, p = pairs.by_difference(n_topics, bounds)[:, 0]
         return float(p / share) * self.sides / 2 if share > 0 else np.nan

@@ -67,9 +67,9 @@ class PowerRatio(FromSubsets):
         return float(significant_pairs(X, self.alpha, self.test, self.sides)[1].mean())
 
     def forecast(self, X: FloatArray) -> PairForecast:
-        """Return the differences, by the p-values of the test."""
+        """Return the pair forecast from the p-values of the test."""
         return PairForecast.from_scores(X, self.test)
 
     def expected(self, pairs: PairForecast, n_topics: float) -> float:
-        """Return β on n' topics that the components make expect."""
+        """Return the expected β on n' topics, given the components."""
         return pairs.power(n_topics, two_sided(self.alpha, self.sides))

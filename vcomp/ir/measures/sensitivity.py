@@ -1,4 +1,4 @@
-"""Absolute and relative sensitivity: how far apart two systems must be to be trusted."""
+"""Absolute and relative sensitivity: smallest differences between systems that can be trusted."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _PAIRS = 2**17
 """Pairs of systems that are compared at once: a few arrays of them fit into a cache."""
 
 _ORDER = 25
-"""Bits of a sorting key for the number of a pair."""
+"""Bits of a sorting key that hold the number of a pair."""
 
 LARGEST_LISTED = 8_192
-"""Systems whose pairs have numbers of 25 bits."""
+"""Largest number of systems whose pairs have numbers of `_ORDER` bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class RelativeSensitivity(_Sensitivity):
 
 
 def _of_pairs(function: np.ufunc, x: FloatArray) -> FloatArray:
-    """Return a function of the numbers of every two columns i < j, pairs in the order of i."""
+    """Apply a function to every two columns i < j, with pairs in the order of i."""
     m, k = x.shape
     values = np.empty((m, k * (k - 1) // 2))
     end = 0
@@ -181,7 +181,7 @@ def _safe_difference(
     rate: float,
     relative: bool,
 ) -> FloatArray:
-    """Return the smallest δ of each row from which on at most `rate` of the pairs are swapped.
+    """Return for each row the smallest δ with at most `rate` of the larger differences swapped.
 
     A threshold rises from below all differences. Of the n pairs above it, at most rate · n may be
     swapped; it rises to the difference above which so many are, and n falls. It ends at the
@@ -209,7 +209,7 @@ def _safe_difference(
     place = size * (_GRID if relative else _GRID / np.maximum(span, _TINY))
     np.floor(np.add(place, 0.5, out=place), out=place)
     place[ties | (span <= _TINY)] = -1.0
-    # Places of the swapped pairs, falling in each row
+    # Places of the swapped pairs, descending in each row
     flat = np.flatnonzero(swapped)
     flat = flat[place.ravel()[flat] >= 0.0]
     of_row = np.int64(2) << _BITS
@@ -238,7 +238,7 @@ def _listed_difference(
     rate: float,
     relative: bool,
 ) -> FloatArray:
-    """Return the last difference of each row at which, down a list, at most `rate` are swapped.
+    """Return for each row the last listed difference with at most `rate` of the pairs swapped.
 
     Pairs are listed by falling differences, ties as the systems come. Pairs that are tied in one
     of the two rankings are listed, but neither swapped nor right. Relative differences have the
@@ -257,9 +257,9 @@ def _listed_difference(
         larger = _of_pairs(np.maximum, means)
         right ^= larger < 0.0
         size /= np.abs(larger, out=larger)
-        # Differences above 100 % are at 2 - 1/d, so that all of them are at 2 at most.
+        # Differences d above 100 % are mapped to 2 - 1/d, so that all are at most 2.
         ratio = np.where(size > 1.0, 2.0 - 1.0 / size, size)
-    ranked = ~np.isnan(size)  # 0/0 is at the end of the list, and has no rate
+    ranked = ~np.isnan(size)  # 0/0 is last in the list, and has no rate
     place = np.where(ranked, np.floor(ratio * _GRID + 0.5), -1.0).astype(np.int64)
     key = np.sort((-place << _ORDER) + np.arange(place.shape[1]), axis=1)
     order = key & (2**_ORDER - 1)
@@ -267,5 +267,5 @@ def _listed_difference(
     n_wrong = np.cumsum(np.take_along_axis(~right & counts, order, axis=1), axis=1)
     safe = (n_wrong / (n_right + n_wrong) <= rate) & np.take_along_axis(ranked, order, axis=1)
     last = safe.shape[1] - 1 - safe[:, ::-1].argmax(axis=1)[:, None]
-    found = np.take_along_axis(size, np.take_along_axis(order, last, axis=1), axis=1)[:, 0]
-    return np.where(safe.any(axis=1), np.minimum(1.0, found), np.nan)
+    differences = np.take_along_axis(size, np.take_along_axis(order, last, axis=1), axis=1)[:, 0]
+    return np.where(safe.any(axis=1), np.minimum(1.0, differences), np.nan)

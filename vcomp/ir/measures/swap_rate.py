@@ -1,4 +1,4 @@
-"""How often differences of a given size are swapped (Voorhees and Buckley, 2002)."""
+"""Swap rate of differences of a given size (Voorhees and Buckley, 2002)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vcomp.ir.significance import between, check_bin, paired_tests, signs
 
 @dataclass(frozen=True, slots=True)
 class SwapRate(FromSubsets):
-    """Share of pairs of systems that are in the other order in truth.
+    """Share of pairs of systems whose true order is reversed.
 
     Of the pairs whose mean scores differ by at least `lower` and less than `upper`, and, if
     `alpha` is given, significantly so (Sanderson and Zobel, 2005). :func:`vcomp.ir.swap_rates` has
@@ -84,7 +84,7 @@ class SwapRate(FromSubsets):
         return float(swapped[counted].mean())
 
     def expected(self, pairs: PairForecast, n_topics: float) -> float:
-        """Return the swap rate of two collections of n' topics that the components expect."""
+        """Return the expected swap rate of two collections of n' topics, given the components."""
         bounds = np.array([self.lower, self.upper])
         share, swapped, _ = pairs.by_difference(n_topics, bounds, self.alpha)[:, 0]
         return float(swapped / share) if share > 0 else np.nan

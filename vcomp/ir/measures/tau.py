@@ -31,9 +31,9 @@ class CorrelationOfRankings(RowMeasure):
     has_estimator: ClassVar[bool] = True
     undefined: ClassVar[str] = "all systems have the same mean score; variant='a' makes it zero"
     expected: ClassVar[TauVariant] = "a"
-    """The variant of :func:`vcomp.ir.expected_tau` that estimates it."""
+    """Variant of :func:`vcomp.ir.expected_tau` that estimates the expectation."""
     estimator: TauEstimator | None
-    """The estimator of its expectation; None where it was not chosen."""
+    """Estimator of the expectation; None if not chosen."""
 
     def estimate(
         self,
@@ -139,7 +139,7 @@ class Tau(CorrelationOfRankings):
         return rows.filled((n_pairs - 2 * rows.swaps[0]) / max(n_pairs, 1), self._of_tied)
 
     def _of_tied(self, rows: MeanRows) -> FloatArray:
-        """Return τ of each row, whether it has ties or not."""
+        """Return τ of each row, with or without ties."""
         counts = pair_agreement(rows.means, rows.truth, *rows.tolerances).astype(float)
         if self.variant == "a":
             k = rows.n_systems

@@ -103,7 +103,7 @@ class TauAP(CorrelationOfRankings):
         return rows.filled(1.0 - 2.0 * swapped / max(rows.n_systems - 1, 1), self._of_tied)
 
     def _of_tied(self, rows: MeanRows) -> FloatArray:
-        """Return τ_AP of each row, whether it has ties or not."""
+        """Return τ_AP of each row, with or without ties."""
         x, y, tolerances = rows.means, rows.truth, rows.tolerances
         if self.variant == "b":
             return (_above_ties(x, y, *tolerances) + _above_ties(y, x, *tolerances[::-1])) / 2.0

@@ -1,4 +1,4 @@
-"""Expected accuracy of a ranking: τ and τ_AP with the true ranking, and intervals."""
+"""Expected τ and τ_AP of a ranking with the true ranking, with intervals."""
 
 from lazy_loader import attach_stub
 

@@ -1,4 +1,4 @@
-"""τ and τ_AP from probabilities of swaps (eqs. 15.2 to 15.5), and from counts of swaps."""
+"""τ and τ_AP from probabilities of swaps (eqs. 15.2 to 15.5) and from counts of swaps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vcomp.ir.rank.ranked_pairs import Pairs
 from vcomp.numerics import check_rng
 
 _TINY = 1e-280
-"""Below it the incomplete beta function is about to underflow."""
+"""Probabilities below this are close to underflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +85,14 @@ class ErrorShare:
         return a, self.df_error / 2.0 + 1.0, c, c / (1.0 + c)
 
     def _is_near_one(self) -> bool:
-        """Whether F is so small that the density is concentrated next to one."""
+        """Whether F is so small that the density is concentrated near one."""
         from scipy.special import betainc
 
         a, b, _, x = self._beta()
         return bool(betainc(a, b, x) < _TINY)
 
     def _slope(self) -> float:
-        """Return how steep the logarithm of the density of log B is at one."""
+        """Return the slope of the log-density of log B at B = 1."""
         a, b, _, x = self._beta()
         return a - (a + b) * x
 
@@ -119,7 +119,7 @@ def error_share(pairs: Pairs) -> ErrorShare:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankDraws:
-    """Draws of the true means of all systems, given their scores, and of errors of new tests.
+    """Draws of true means of all systems, given their scores, and of errors of new tests.
 
     Attributes
     ----------
@@ -171,7 +171,7 @@ class RankDraws:
         )
 
     def one_of_each(self, groups: LongArray, rng: np.random.Generator) -> RankDraws:
-        """Return the draws of one system of each group, drawn anew in each.
+        """Return the draws restricted to one random system of each group, drawn anew per draw.
 
         Parameters
         ----------
@@ -194,7 +194,7 @@ class RankDraws:
         return replace(self, **some)
 
     def realised(self, n_topics: float | None, threshold: float, row: int = 0) -> FloatArray:
-        """Count how tests agree with the truth, in each draw.
+        """Count agreements of tests with the truth in each draw.
 
         Parameters
         ----------
@@ -218,7 +218,7 @@ class RankDraws:
         return counts
 
     def expected(self, n_topics: float, threshold: float, row: int = 0) -> FloatArray:
-        """Return the expectation of these counts in new tests, in each draw."""
+        """Return the expectation of the counts of :meth:`realised` in new tests, in each draw."""
         from vcomp.ir.rank.kernels.drawn_ranks import drawn_expectation
 
         scales = np.sqrt(n_topics) / self._scales(row)
@@ -233,7 +233,7 @@ class RankDraws:
 
 
 def _precision(pairs: Pairs) -> FloatArray:
-    """Return 1 / (√2 s) of each two systems, infinite where s is zero."""
+    """Return 1 / (√2 s) of each pair of systems, infinite if s is zero."""
     k = pairs.n_systems
     i, j = np.triu_indices(k, 1)
     out = np.full((k, k), np.inf)
@@ -250,7 +250,7 @@ TauVariant: TypeAlias = Literal["a", "b", "ap"]
 
 TAU_ESTIMATORS: tuple[TauEstimator, ...] = ("shrunken", "urbano")
 ESTIMATORS: tuple[AccuracyEstimator, ...] = (*TAU_ESTIMATORS, "split_half")
-"""All estimators of accuracies; τ and τ_AP have formulae for the first two."""
+"""All estimators of accuracy; the first two have formulae for τ and τ_AP."""
 INTERVALS: tuple[TauInterval, ...] = ("auto", "draws", "independent")
 TARGETS: tuple[TauTarget, ...] = ("test", "expectation")
 VARIANTS: tuple[TauVariant, ...] = ("a", "b", "ap")
@@ -258,7 +258,7 @@ VARIANTS: tuple[TauVariant, ...] = ("a", "b", "ap")
 
 @dataclass(frozen=True, slots=True)
 class RankOptions:
-    """Options of an estimate of τ or τ_AP, checked when they are made.
+    """Options of an estimate of τ or τ_AP, checked on creation.
 
     Attributes
     ----------
@@ -304,16 +304,16 @@ class RankOptions:
         number = self.threshold
         if not isinstance(number, Real) or isinstance(number, bool) or not 0 <= number < np.inf:
             raise PlanError(
-                f"threshold is the largest difference of equal systems, a number from 0 on, not "
-                f"{number!r}"
+                f"threshold is the largest difference of equal systems, a number of at least 0, "
+                f"not {number!r}"
             )
         is_whole = isinstance(self.draws, int | np.integer) and not isinstance(self.draws, bool)
         if not is_whole or self.draws < 1:
-            raise PlanError(f"draws is a whole number from 1 on, not {self.draws!r}")
+            raise PlanError(f"draws must be a whole number of at least 1, not {self.draws!r}")
 
     @property
     def independent(self) -> bool:
-        """Whether the interval is the published one, of independent swaps."""
+        """Whether the interval is the published one, for independent swaps."""
         if self.interval == "auto":
             return self.estimator == "urbano" and self.target == "test"
         return self.interval == "independent"
@@ -373,25 +373,25 @@ class Swaps:
         if estimator == "urbano":
             return cls(pairs.differences, deviations, np.empty(0, dtype=np.int64), threshold)
         shrunken = np.sqrt(1.0 - error_share(pairs).mean) * pairs.differences
-        # With missing cells the order of means may contradict that on common topics. The test
-        # at hand has that order, but new tests are compared with the likelier one.
+        # With missing cells the order of means may contradict that on common topics. The observed
+        # test has the order of means, but new tests are compared with the likelier one.
         differences = shrunken if at_hand else np.abs(shrunken)
         return cls(differences, deviations, pairs.swap_df, threshold)
 
     @property
     def unequal(self) -> BoolArray:
-        """Which pairs are truly not equal: with a threshold of zero, all."""
+        """Mask of pairs that are truly unequal; all with a threshold of zero."""
         return (np.abs(self.differences) > self.threshold) | (self.threshold == 0.0)
 
     def probabilities(self, n_topics: float) -> tuple[FloatArray, FloatArray]:
-        """Return the probabilities that i is ahead of j by more than the threshold, and behind."""
+        """Return the probabilities that i is above j, and below, by more than the threshold."""
         behind = self._tail(-self.differences - self.threshold, n_topics)
         if self.threshold == 0.0:
             return 1.0 - behind, behind
         return self._tail(self.differences - self.threshold, n_topics), behind
 
     def _tail(self, x: FloatArray, n_topics: float) -> FloatArray:
-        """Return the probability that error, with deviation s/√n', is below x."""
+        """Return the probability that an error with standard deviation s/√n' is below x."""
         z = np.sqrt(n_topics) * x
         varies = self.deviations > 0.0
         if varies.all():
@@ -425,7 +425,7 @@ def _student(z: FloatArray, df: LongArray | FloatArray) -> FloatArray:
 def ranking(
     variant: TauVariant, groups: LevelGroups | None, systems: Sequence[str]
 ) -> RankCorrelation:
-    """Return the correlation of rankings of all systems, or of one of each group.
+    """Return the correlation for rankings of all systems, or of one system of each group.
 
     Parameters
     ----------
@@ -443,7 +443,7 @@ def ranking(
 
 
 def _weights_by_group(groups: LongArray, *, ap: bool) -> FloatArray:
-    """Return the weight of each pair where one system of each group is drawn (eq. 15.8d).
+    """Return the weights of pairs if one system of each group is drawn (eq. 15.8d).
 
     Weights of τ_AP hold the expectation of 1/(i - 1), with i - 1 the number of drawn systems above
     the lower one. It is that of one more than a sum of independent indicators, one for each other
@@ -466,7 +466,7 @@ def _weights_by_group(groups: LongArray, *, ap: bool) -> FloatArray:
     member = np.eye(n_groups)[groups]
     above = (np.cumsum(member, axis=0) - member) / sizes  # (k, G) share above each system
     factors = 1.0 - above[:, :, np.newaxis] * (1.0 - t)
-    # Positive, as t > 0: groups of the two systems are divided out.
+    # Positive, as t > 0; the factors of the groups of both systems are divided out.
     every = np.exp(np.log(factors).sum(axis=1)) / factors[np.arange(k), groups]
     others = every[j] / factors[j, groups[i]]
     return np.asarray(both * (others @ w) / (n_groups - 1.0))
@@ -474,7 +474,7 @@ def _weights_by_group(groups: LongArray, *, ap: bool) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankCorrelation:
-    """τ or τ_AP, and its denominator where systems are equal.
+    """τ or τ_AP, with its denominator for equal systems.
 
     Attributes
     ----------
@@ -496,11 +496,11 @@ class RankCorrelation:
         return np.asarray(1.0 / ((k - 1.0) * n_above))
 
     def n_ranked(self, k: int) -> int:
-        """Return how many of k systems a ranking has: one of each group, or all."""
+        """Return the number of ranked systems: one of each group, or all k."""
         return k if self.groups is None else int(self.groups.max()) + 1
 
     def estimate(self, swaps: Swaps, weights: FloatArray, n: float) -> tuple[float, float]:
-        """Return the expectation and the variance of independent swaps."""
+        """Return the expectation, and the variance for independent swaps."""
         ahead, behind = swaps.probabilities(n)
         if swaps.threshold == 0.0:
             spread = 4.0 * (weights**2 @ (behind * ahead))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MOST_CELLS = 2 * 10**8
-"""Draws times systems that are held at once: 1.6 GB, of which there are a few."""
+"""Largest product of draws and systems: arrays of 1.6 GB, several at once."""
 
 
 def estimated_tau(
@@ -79,7 +79,7 @@ def _moments(
     swaps: Swaps,
     correlation: RankCorrelation,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the expectation and the variance of independent swaps for each number of topics."""
+    """Return expectation and variance (for independent swaps) for each number of topics."""
     weights = correlation.weights(pairs.n_systems)
     estimate, variance = np.array([correlation.estimate(swaps, weights, x) for x in n]).T
     return estimate, variance
@@ -162,13 +162,13 @@ def correlation_table(
     return pd.DataFrame(
         {"n": n, **columns},
         index=pd.RangeIndex(len(n)),
-        copy=False,  # the arrays are not used elsewhere, and copying is half of the time
+        copy=False,  # the arrays are not used elsewhere, and a copy takes half of the time
     )
 
 
 @lru_cache(maxsize=16)
 def _repeated(text: str, n: int) -> Any:
-    """Return a column of one text; cached, as it is slower than the numbers of a small table."""
+    """Return a constant text column; cached, as it dominates the time of a small table."""
     import pandas as pd
 
     return pd.Series([text] * n).array
@@ -188,7 +188,7 @@ def _limits(
     options: RankOptions,
     correlation: RankCorrelation,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return quantiles of draws for each number of topics, None being the test at hand."""
+    """Return quantiles of draws for each number of topics; None is the observed test."""
     k = pairs.n_systems
     _check_draws(options.draws, k, pairs.n_residuals)
     seed = seed_from(options.rng)
@@ -204,13 +204,13 @@ def _limits(
 
 
 _CHOICES = 20
-"""Choices of one system of each group over which the expectation of a draw is averaged."""
+"""Random choices of one system per group, averaged in the expectation of a draw."""
 
 
 def _of_groups(
     drawn: RankDraws, correlation: RankCorrelation, options: RankOptions, seed: int
 ) -> list[RankDraws]:
-    """Return the draws, or those of one system of each group, several times for expectations."""
+    """Return the draws, or restrictions to one system per group (several for expectations)."""
     if correlation.groups is None:
         return [drawn]
     rng = np.random.default_rng([seed, 1])

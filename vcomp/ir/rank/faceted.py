@@ -1,4 +1,4 @@
-"""Differences between systems whose scores have several random facets besides the systems.
+"""Differences between systems in designs with several random facets.
 
 The difference of two mean scores has twice the relative error variance of the plan, σ²(δ), times
 how much the scores of this pair vary compared with those of others (section 15.3a of the
@@ -20,7 +20,7 @@ from vcomp.ir.rank.paired import best_first, check_systems, effective_df
 from vcomp.ir.rank.ranked_pairs import corrected_lengths, mean_error_ratio
 
 _MOST_CELLS = 10**8
-"""Cells of all systems that are held at once: 0.8 GB, of which there are a few."""
+"""Largest number of cells of all systems: arrays of 0.8 GB, several at once."""
 
 _KNOWN = 1e12
 """Degrees of freedom of a variance that is treated as known."""
@@ -43,7 +43,7 @@ class ErrorEffect:
 
 @dataclass(frozen=True, eq=False)
 class FacetedDifferences:
-    """Differences between systems, and the covariances of their errors, of several random facets.
+    """Differences between systems, with covariances of their errors over several random facets.
 
     Attributes
     ----------
@@ -176,7 +176,7 @@ class FacetedDifferences:
 
     @cached_property
     def differences(self) -> FloatArray:
-        """(k(k-1)/2,) estimated difference of each pair, in the order of an upper triangle."""
+        """(k(k-1)/2,) estimated difference of each pair, ordered as the upper triangle."""
         i, j = np.triu_indices(self.n_systems, 1)
         return np.asarray(self.centres[i] - self.centres[j])
 
@@ -200,7 +200,7 @@ class FacetedDifferences:
 
     @cached_property
     def _effective_df(self) -> tuple[float, float]:
-        """Those of the sample covariances, and corrected."""
+        """Effective degrees of freedom of the sample covariances, raw and bias-corrected."""
         return effective_df(self.pattern.T @ self.pattern, self.pattern_df + 1.0)
 
     @property
@@ -212,7 +212,7 @@ class FacetedDifferences:
     def swap_df(self) -> FloatArray:
         """(1,) degrees of freedom of the error variance of a pair (eq. 15.8b).
 
-        Its relative variance is that of its ratio to the mean, and that of the mean itself.
+        Its relative variance is the sum of those of its ratio to the mean and of the mean.
         """
         share = (1.0 - 1.0 / self.df) / self.pattern_df
         return np.array([1.0 / (share + 1.0 / self.error_df)])
@@ -220,7 +220,7 @@ class FacetedDifferences:
     def drawn_errors(
         self, draws: int, rng: np.random.Generator, share: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Draw errors of the means of the test at hand and of a test of size one, and their size.
+        """Draw errors of means in the observed test and in a test of size one, with scales.
 
         Parameters
         ----------
@@ -243,7 +243,7 @@ class FacetedDifferences:
             for _ in range(2)
         )
         g = rng.standard_normal((2, draws))
-        # B is c²/F times a mean square with ν degrees of freedom, and c² has ν'.
+        # B is c²/F times a mean square with ν degrees of freedom; c² has ν'.
         part = self.df / (self.df + self.error_df)
         g[0] = np.sqrt(part) * share + np.sqrt(1.0 - part) * g[0]
         ratio = mean_error_ratio(float(self.swap_df[0]))
@@ -260,7 +260,7 @@ def _means(codes: LongArray, n: int, y: FloatArray, weights: FloatArray) -> Floa
 def _centred(
     means: FloatArray, filled: BoolArray, systems: Sequence[str]
 ) -> tuple[FloatArray, FloatArray]:
-    """Return least squares effects of systems, on average zero, and residuals of filled cells.
+    """Return least squares effects of systems, summing to zero, and residuals of filled cells.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def _centred(
     values, vectors = np.linalg.eigh(laplacian)
     zero = values <= 1e-9 * values[-1]
     if zero[1]:
-        constant = vectors[:, zero]  # within what cells connect
+        constant = vectors[:, zero]  # within connected sets of systems
         apart = (np.abs(constant - constant[0]) > 1e-6).any(axis=1)
         raise DataError(
             f"systems {str(systems[0])!r} and {str(systems[int(np.argmax(apart))])!r} are not "
@@ -297,7 +297,7 @@ def _centred(
 def _within(
     deviations: FloatArray, system: LongArray, k: int, n: FloatArray | LongArray
 ) -> tuple[FloatArray, float]:
-    """Return variances of systems within cells, on average one, and their degrees of freedom.
+    """Return variances of systems within cells, scaled to mean one, and their degrees of freedom.
 
     Parameters
     ----------
@@ -329,7 +329,7 @@ def _group_means(
 def _pattern(
     blocks: Sequence[tuple[FloatArray, float, float]], k: int
 ) -> tuple[FloatArray, float]:
-    """Return vectors of covariances with a mean variance of pairs of two, and their df.
+    """Return vectors whose products are error covariances with mean pair variance two, and df.
 
     Parameters
     ----------
@@ -350,5 +350,5 @@ def _pattern(
     df = 1.0 / sum((weight / total) ** 2 / df for _, df, weight in known)
     if len(rows) <= k:
         return rows, df
-    # Not from their products, in which equal systems would differ by the root of a rounding error.
+    # QR of the vectors: in their products equal systems would differ by √ of a rounding error.
     return np.asarray(np.linalg.qr(rows, mode="r")), df

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _NODES = 160
-"""Nodes of the quadratures of τ_AP, with which they have nine digits."""
+"""Quadrature nodes for τ_AP, accurate to nine digits."""
 
 _FAR = 9.0
-"""A normal number is beyond this with probability 1e-19."""
+"""Integration bound: a normal number exceeds it with probability 1e-19."""
 
 
 def tau_of_erho2(erho2: float | Iterable[float] | FloatArray) -> FloatArray:
@@ -95,13 +95,13 @@ def tau_ap_of_erho2(erho2: float | Iterable[float] | FloatArray, n_systems: int)
     ahead = above[:, np.newaxis] * (node + 1.0)
     inner = above[:, np.newaxis] * w * _density(y[:, np.newaxis] + ahead)
     rho = np.sqrt(x)
-    found = []
+    values = []
     for r in np.ravel(rho):
         with np.errstate(divide="ignore"):
             right = ndtr(r * ahead / np.sqrt(2.0 * (1.0 - r * r)))
         share = float(outer @ (inner * right).sum(axis=1))
-        found.append(2.0 * n_systems / (n_systems - 1.0) * share - 1.0)
-    return np.array(found).reshape(np.shape(rho))
+        values.append(2.0 * n_systems / (n_systems - 1.0) * share - 1.0)
+    return np.array(values).reshape(np.shape(rho))
 
 
 def _density(y: FloatArray) -> FloatArray:
@@ -109,7 +109,7 @@ def _density(y: FloatArray) -> FloatArray:
 
 
 def normal_tau(study: DStudy, n_systems: int | None = None) -> pd.DataFrame:
-    """Return Eτ and Eτ_AP of the plans of a D-study, as normal effects give them from Eρ².
+    """Return Eτ and Eτ_AP of the plans of a D-study from Eρ², for normal effects.
 
     Unlike :meth:`~vcomp.VarianceComponentsResults.expected_tau`, which is for the systems of the
     data, this is for systems drawn anew from the same normal population. It needs components

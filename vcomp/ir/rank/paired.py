@@ -1,4 +1,4 @@
-"""The differences between every two systems, from which rank accuracy is estimated.
+"""Pairwise differences between systems, from which rank accuracy is estimated.
 
 :class:`PairedDifferences` holds how much every two systems differ, and how much their difference
 varies from topic to topic; of the scores it keeps the residuals after the means of systems and
@@ -17,13 +17,13 @@ from vcomp.exceptions import DataError
 from vcomp.ir.rank.ranked_pairs import corrected_lengths, mean_error_ratio
 
 _ROUNDING = 64 * float(np.finfo(float).eps)
-"""A difference this small, relative to the largest score, is made by rounding alone."""
+"""Relative rounding error: smaller differences count as zero."""
 
 _CANCELLED = 1e-6
-"""Below this share of S_ii + S_jj, S_ii + S_jj - 2 S_ij has lost six of its sixteen digits."""
+"""Share of S_ii + S_jj below which S_ii + S_jj - 2 S_ij has lost six of sixteen digits."""
 
 _MAX_SYSTEMS = 5_000
-"""Beyond, one system × system matrix takes more than 200 MB, and several are needed."""
+"""Largest number of systems: several system × system matrices of 200 MB are needed."""
 
 _BLOCK = 2**20
 """Scores in one block of directly computed differences: 8 MB."""
@@ -195,7 +195,7 @@ class PairedDifferences:
 
     @property
     def n_zero_variance(self) -> int:
-        """Number of pairs whose difference is the same on every topic, as of identical systems."""
+        """Number of pairs with the same difference on every topic, such as identical systems."""
         return int((self.variances == 0).sum())
 
     @property
@@ -209,14 +209,14 @@ class PairedDifferences:
 
     @property
     def sample_df(self) -> float:
-        """Those of the sample covariance matrix as it is, which are too few.
+        """Effective degrees of freedom of the raw sample covariance matrix, biased downward.
 
         The fewer topics there are, the more its eigenvalues differ.
         """
         return self._effective_df()[0]
 
     def _effective_df(self) -> tuple[float, float]:
-        """Return the effective degrees of freedom of the sample covariances, and corrected."""
+        """Return the effective degrees of freedom of the sample covariances, raw and corrected."""
         products = self.residuals.T @ self.residuals
         if self.is_complete:
             return effective_df(products / (self.n_topics - 1), float(self.n_topics))
@@ -237,13 +237,13 @@ class PairedDifferences:
 
     @property
     def error_df(self) -> float:
-        """Those of the mean square of error, ν' (eq. 15.8)."""
+        """Degrees of freedom of the mean square of error, ν' (eq. 15.8)."""
         return self.df * (float(self.n_common.mean()) - 1.0)
 
     def drawn_errors(
         self, draws: int, rng: np.random.Generator, share: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Draw errors of the means of the test at hand and of new tests, and their size.
+        """Draw errors of means in the observed test and in new tests, with scales.
 
         Parameters
         ----------
@@ -277,7 +277,7 @@ class PairedDifferences:
         return corrected_lengths((g @ self.residuals) * weights, mean, sample_df, df)
 
     def _drawn_scales(self, g: FloatArray) -> FloatArray:
-        """Return what estimated standard deviations are multiplied by (eq. 15.9b).
+        """Return the scale factors of estimated standard deviations (eq. 15.9b).
 
         The mean square of error is the mean over topics of the squares of residuals, and varies as
         these do. With their deviation from their mean as weights, the numbers `g` that move the
@@ -345,7 +345,7 @@ def check_systems(k: int) -> None:
 
 
 def best_first(effects: FloatArray, tolerance: float) -> tuple[LongArray, FloatArray]:
-    """Return the order of systems by `effects`, and the sorted effects with ties made exact.
+    """Sort systems by descending `effects`; return order and effects, with ties made exact.
 
     Means that are mathematically equal may differ in the last bit, which would change the order of
     the systems and Eτ_AP. So neighbours no further apart than `tolerance` are tied: they keep the
@@ -384,7 +384,7 @@ def _make_exact(differences: FloatArray, variances: FloatArray, tolerance: float
 def _incomplete(
     X: FloatArray, Z: FloatArray, centres: FloatArray, systems: Sequence[str], pairs: _Pairs
 ) -> tuple[FloatArray, FloatArray, BoolArray, LongArray]:
-    """Return means and variances of differences, which variances are doubtful, and n."""
+    """Return means and variances of differences, a mask of cancelled variances, and n."""
     i, j = pairs
     M = (~np.isnan(X)).astype(float)
     counts = M.T @ M

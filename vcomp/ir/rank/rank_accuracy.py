@@ -104,8 +104,8 @@ def expected_correlation(
     Raises
     ------
     PlanError
-        If a number of topics is not positive, `threshold` not a number from 0 on, `alpha` not
-        between 0 and 1, `draws` not a whole number from 1 on or too large for memory; if
+        If a number of topics is not positive, `threshold` negative, `alpha` not
+        between 0 and 1, `draws` not a whole number of at least 1 or too large for memory; if
         `estimator`, `variant`, `target` or `interval` is not one of the above; if
         ``interval="independent"`` is combined with ``target="expectation"``.
     EstimationError

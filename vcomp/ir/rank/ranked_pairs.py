@@ -1,4 +1,4 @@
-"""Differences between systems, from which rank accuracy is estimated, and their drawn errors."""
+"""Protocol of differences between systems for rank accuracy, and their drawn errors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 
 _TINY = 1e-280
-"""Smallest relative length of an error."""
+"""Lower bound of the relative squared length of an error."""
 
 
 class Pairs(Protocol):
-    """Differences between systems, whatever facets their scores have.
+    """Differences between systems, for any facets of the scores.
 
     The size of a test is a number whose inverse its error variances are proportional to: the
     number of topics, or 1/σ²(δ) where there are several random facets. Attributes are those of
@@ -31,11 +31,11 @@ class Pairs(Protocol):
 
     @property
     def effects(self) -> FloatArray:
-        """(k,) mean scores in the test at hand, the best first."""
+        """(k,) mean scores in the observed test, in descending order."""
 
     @property
     def centres(self) -> FloatArray:
-        """(k,) the same, less what systems without missing cells would have in common."""
+        """(k,) effects, less the part that systems without missing cells would have in common."""
 
     @property
     def differences(self) -> FloatArray:
@@ -43,7 +43,7 @@ class Pairs(Protocol):
 
     @property
     def variances(self) -> FloatArray:
-        """(k(k-1)/2,) their error variances in a test of size one."""
+        """(k(k-1)/2,) error variances of the differences in a test of size one."""
 
     @property
     def mean_error(self) -> float:
@@ -55,7 +55,7 @@ class Pairs(Protocol):
 
     @property
     def error_df(self) -> float:
-        """Those of the mean error variance, ν'."""
+        """Effective degrees of freedom of the mean error variance, ν'."""
 
     @property
     def swap_df(self) -> LongArray | FloatArray:
@@ -64,7 +64,7 @@ class Pairs(Protocol):
     def drawn_errors(
         self, draws: int, rng: np.random.Generator, share: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Draw errors of the test at hand and of a test of size one, and what scales the latter.
+        """Draw errors of the observed test and of a test of size one, with scales of the latter.
 
         Scales are of all new tests, (1, draws), or of each, (m, draws). `share` are the normal
         scores of the shares of error that belong to the draws.
@@ -75,7 +75,7 @@ class Pairs(Protocol):
 
 
 def corrected_lengths(errors: FloatArray, mean: float, sample_df: float, df: float) -> FloatArray:
-    """Return errors whose lengths vary as those of the true covariances do (eq. 15.9a).
+    """Return errors with the variance of length of the true covariances (eq. 15.9a).
 
     The sample covariances of few topics have fewer effective degrees of freedom than the true
     ones. So the lengths of errors that are drawn with them vary too much: their squares are raised
@@ -100,7 +100,7 @@ def corrected_lengths(errors: FloatArray, mean: float, sample_df: float, df: flo
 
 
 def mean_error_ratio(df: float) -> float:
-    """Return the mean absolute value of Student's t of `df`, at least 2, over that of a normal.
+    """Return E|t| over E|z|, for Student's t with at least 2 degrees of freedom and a normal z.
 
     So errors of a single pair, whose variance has these degrees of freedom, are on average as
     large as Student's distribution says.

@@ -1,4 +1,4 @@
-"""Simulation of scores: new topics for given systems, and any design from its components."""
+"""Simulation of scores: new topics for given systems, and designs from variance components."""
 
 from lazy_loader import attach_stub
 

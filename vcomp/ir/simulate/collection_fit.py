@@ -43,7 +43,7 @@ from vcomp.ir.simulate.margin_families import (
 from vcomp.ir.simulate.simulator import CollectionSimulator
 
 _CONSTANT = 1e-12
-"""Residuals smaller than this, relative to the largest value, are rounding errors."""
+"""Relative rounding error: smaller residuals count as zero."""
 
 _LEAST_SD = 1e-6
 """Least s.d. of the residuals of a system, relative to the largest."""
@@ -83,7 +83,7 @@ def read_complete(
     drop_worst: float,
     names: Mapping[str, str | None],
 ) -> tuple[FloatArray, tuple[str, ...]]:
-    """Return topics × systems as an array without missing scores, and the names of the systems.
+    """Return a complete topic × system array, and the names of the systems.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def read_complete(
     labels = _names(table.columns if systems is None else systems, table.values.shape[1])
     checked = check_matrix(ScoreMatrix(table.values, names_of(table.rows), labels))
     kept = checked.drop_worst(drop_worst)
-    # Always in row order: sums in another order differ in the last bit.
+    # Always in row-major order: sums in another order differ in the last bit.
     return np.array(complete(kept, "scores"), order="C"), kept.systems
 
 
@@ -127,7 +127,7 @@ def _names(systems: Any, n_systems: int) -> tuple[str, ...]:
 
 
 def check_options(options: FitOptions, support: object) -> None:
-    """Refuse options that are unknown, or cannot be combined.
+    """Refuse unknown options and invalid combinations.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def _check_copula(options: FitOptions) -> None:
     number = isinstance(options.df, int | float | np.number) and not isinstance(options.df, bool)
     if not number or not 1.0 <= options.df < np.inf:
         raise PlanError(
-            f"df= is a finite number from 1 on, not {options.df!r}; for infinitely many use "
+            f"df= must be finite and at least 1, not {options.df!r}; for infinitely many use "
             "copula='gaussian'"
         )
 
@@ -214,7 +214,7 @@ def check_between_0_and_1(X: FloatArray, names: tuple[str, ...], margins: str) -
 def true_means_of(
     means: str | ArrayLike, X: FloatArray, names: tuple[str, ...], bounded: bool
 ) -> FloatArray | None:
-    """Return the requested true means; None for those that are fitted.
+    """Return the requested true means; None if they are fitted.
 
     Raises
     ------
@@ -419,11 +419,11 @@ def _from_effects(
     check_effects(effects, names, float(np.abs(scale.forward(X)).max()))
     if options.heteroscedasticity != 1.0:
         effects = _with_variances(effects, names, float(options.heteroscedasticity))
-    own = correlation_factor(effects.covariance())
+    unscaled = correlation_factor(effects.covariance())
     columns = np.column_stack([effects.topics, effects.residuals])
-    copula = _copula(options, columns, own)
-    factor = scaled_factor(own, float(options.correlation))
-    # Scores beyond 0 and 1, as of discounted gains, have effects that end nowhere.
+    copula = _copula(options, columns, unscaled)
+    factor = scaled_factor(unscaled, float(options.correlation))
+    # Scores outside [0, 1], such as discounted gains, have unbounded effects.
     inside = bool((X >= 0.0).all() and (X <= 1.0).all())
     reach = scale.reach if inside else np.inf
     topic = kernel_margin(effects.topics, -reach, reach)
@@ -469,7 +469,7 @@ def _with_variances(effects: Effects, names: tuple[str, ...], power: float) -> E
 
 
 def _copula(options: FitOptions, columns: FloatArray, factor: FloatArray) -> Copula:
-    """Return the requested copula, its degrees of freedom fitted if none are given."""
+    """Return the requested copula, with fitted degrees of freedom if none are given."""
     if options.copula == "gaussian":
         return gaussian()
     return student(
@@ -480,7 +480,7 @@ def _copula(options: FitOptions, columns: FloatArray, factor: FloatArray) -> Cop
 def _offsets(
     fitted: FloatArray, spreads: list[Spread], scale: Scale, true_means: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return grand mean plus system effects, and the expected scores that they imply."""
+    """Return offsets (grand mean plus system effects), and the resulting expected scores."""
     offsets = fitted
     if true_means is not None:
         offsets = np.array(
@@ -506,7 +506,7 @@ def _from_margins(
         if true_means is not None:
             margin = _with_mean(margin, float(true_means[s]), name)
         fitted.append(margin)
-    own = correlation_factor(np.atleast_2d(np.corrcoef(normal_scores(X), rowvar=False)))
+    unscaled = correlation_factor(np.atleast_2d(np.corrcoef(normal_scores(X), rowvar=False)))
     return CollectionSimulator(
         X,
         names,
@@ -515,8 +515,8 @@ def _from_margins(
         None,
         Scale(logit=False),
         np.zeros(len(names)),
-        scaled_factor(own, float(options.correlation)),
-        _copula(options, X, own),
+        scaled_factor(unscaled, float(options.correlation)),
+        _copula(options, X, unscaled),
         1.0,
         1.0,
         float(options.correlation),

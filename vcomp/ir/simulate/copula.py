@@ -1,4 +1,4 @@
-"""The dependence of effects or scores: decomposition, scale, copulas and expected scores.
+"""Dependence of effects or scores: decomposition, scale, copulas and expected scores.
 
 Copulas are the Gaussian one and Student's t.
 
@@ -21,10 +21,10 @@ from vcomp.ir.simulate.margin import GRID, Margin, normal_weights
 COPULAS = ("gaussian", "t")
 
 _FEWEST, _MOST = 1.0, 200.0
-"""Degrees of freedom that are fitted; more cannot be distinguished from the Gaussian copula."""
+"""Range of fitted degrees of freedom; larger ones resemble the Gaussian copula too closely."""
 
 _TOO_CLOSE = 1e-6
-"""Pairs of columns with 1 - r² below this are left out: they are the same up to rounding."""
+"""Pairs of columns with a smaller 1 - r² are left out: they are equal up to rounding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -104,14 +104,14 @@ def student(df: float) -> Copula:
 
 
 def student_quantiles(df: float, z: FloatArray) -> FloatArray:
-    """Return quantiles of t at Φ(z), from the tail that is the smaller."""
+    """Return quantiles of t at Φ(z), computed in the smaller tail."""
     from scipy.special import ndtr, stdtrit
 
     return np.asarray(np.sign(z) * -stdtrit(df, ndtr(-np.abs(z))))
 
 
 def fitted_df(columns: FloatArray, correlations: FloatArray) -> float:
-    """Return the degrees of freedom with the largest likelihood of all pairs of columns.
+    """Return the degrees of freedom that maximise the pairwise likelihood of the columns.
 
     Columns enter by their ranks, and correlations are fixed. The likelihood is that of
     pairs, added up (a composite one): that of whole vectors is not defined where residuals add up
@@ -136,17 +136,17 @@ def fitted_df(columns: FloatArray, correlations: FloatArray) -> float:
     from scipy.stats import rankdata
 
     u = rankdata(columns, axis=0) / (len(columns) + 1.0)
-    found = minimize_scalar(
+    minimum = minimize_scalar(
         lambda inverse: -pair_likelihood(u, correlations, 1.0 / inverse),
         bounds=(1.0 / _MOST, 1.0 / _FEWEST),
         method="bounded",
         options={"xatol": 1e-6},
     )
-    return float(1.0 / found.x)
+    return float(1.0 / minimum.x)
 
 
 def pair_likelihood(u: FloatArray, correlations: FloatArray, df: float) -> float:
-    """Return the log-likelihood of all pairs of columns under a t copula, added up.
+    """Return the pairwise log-likelihood of a t copula: the sum over all pairs of columns.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def pair_likelihood(u: FloatArray, correlations: FloatArray, df: float) -> float
 
 
 _LEAST_EIGENVALUE = 1e-8
-"""Smallest eigenvalue of a covariance matrix, relative to its largest: as R's ``nearPD``."""
+"""Smallest eigenvalue of a covariance matrix relative to its largest, as in R's ``nearPD``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,7 +194,7 @@ class Effects:
     residuals: FloatArray
 
     def with_variances(self, power: float) -> Effects:
-        """Return the effects with other variances of the residuals; their mean stays.
+        """Return the effects with other variances of the residuals, whose mean stays.
 
         Variances are proportional to `power` of those there are: with 0 all are the same.
         """
@@ -204,7 +204,7 @@ class Effects:
         return Effects(self.mean, self.systems, self.topics, scaled)
 
     def covariance(self) -> FloatArray:
-        """Return the covariance of topic effects, first, and the residuals of systems."""
+        """Return the covariance of topic effects (first) and residuals of systems."""
         columns = np.column_stack([self.topics, self.residuals])
         return np.asarray(np.cov(columns, rowvar=False))
 
@@ -257,7 +257,7 @@ def correlation_factor(covariance: FloatArray) -> FloatArray:
 
 
 def scaled_factor(factor: FloatArray, times: float) -> FloatArray:
-    """Return the Cholesky factor of a correlation matrix whose correlations are scaled.
+    """Return the Cholesky factor of a correlation matrix after scaling the correlations.
 
     Parameters
     ----------
@@ -283,12 +283,12 @@ def scaled_factor(factor: FloatArray, times: float) -> FloatArray:
 
 
 SMOOTHING = 0.05
-"""What Urbano (2016) adds to a score and to its complement before taking the logit."""
+"""Smoothing constant of logits: added to a score and to its complement (Urbano, 2016)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The scale h on which effects add up: scores, or smoothed logits (eq. 16.1).
+    """Scale h of additive effects: scores, or smoothed logits (eq. 16.1).
 
     Attributes
     ----------
@@ -299,12 +299,12 @@ class Scale:
 
     @property
     def smoothing(self) -> float:
-        """Smoothing of the logit; negative for scores as they are."""
+        """Smoothing of the logit; negative for untransformed scores."""
         return SMOOTHING if self.logit else -1.0
 
     @property
     def reach(self) -> float:
-        """Effects of scores between 0 and 1 are cut off at plus and minus this."""
+        """Bound of the absolute effects of scores between 0 and 1."""
         return float(np.log((1.0 + SMOOTHING) / SMOOTHING)) if self.logit else 1.0
 
     def forward(self, scores: FloatArray) -> FloatArray:
@@ -320,7 +320,7 @@ class Scale:
         return np.asarray(np.log((scores + SMOOTHING) / (1.0 - scores + SMOOTHING)))
 
     def backward(self, values: FloatArray) -> FloatArray:
-        """Return values of the scale as scores, cut off at 0 and 1 where they were logits.
+        """Convert values of the scale to scores, clipped to [0, 1] for logits.
 
         Examples
         --------
@@ -336,16 +336,16 @@ class Scale:
 
 
 _EVERY = 4
-"""Steps of the table between points of the quadrature: .047 standard deviations."""
+"""Steps of the table between quadrature points: .047 standard deviations."""
 
 _STEPS = 50
 _CLOSE = 1e-8
-"""Newton's method ends after a step this small, as it converges quadratically."""
+"""Tolerance of Newton steps; convergence is quadratic."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spread:
-    """The distribution of topic effect plus residual of one system over all possible topics.
+    """Distribution of topic effect plus residual of one system over the universe of topics.
 
     Attributes
     ----------
@@ -361,7 +361,7 @@ class Spread:
         return float(self.weights @ scale.backward(offset + self.values))
 
     def offset(self, mean: float, scale: Scale, start: float) -> float:
-        """Return the grand mean plus system effect with which scores have a mean.
+        """Return the offset (grand mean plus system effect) that gives an expected score.
 
         Newton's method within a bracket; the expected score increases with the offset.
 
@@ -396,7 +396,7 @@ class Spread:
 
 
 def spread_of(topic: Margin, residual: Margin, copula: Copula, correlation: float) -> Spread:
-    """Return topic effect plus residual by quadrature over two normals.
+    """Return the distribution of topic effect plus residual, by quadrature over two normals.
 
     Parameters
     ----------

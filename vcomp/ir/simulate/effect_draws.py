@@ -1,4 +1,4 @@
-"""Effects of any distribution, correlated or not, and scores that are bounded or graded."""
+"""Draws of effects from any distribution, correlated or not; bounded and graded scores."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from vcomp.ir.simulate.margin_families import kernel_margin
 from vcomp.numerics import stream
 
 _FEWEST = 5
-"""Observed effects that a kernel estimate needs."""
+"""Smallest number of observed effects for a kernel estimate."""
 
 _SYMMETRIC = 1e-8
 _UNIVERSE = 200_000
-"""Sums of effects from which the cuts of grades are found."""
+"""Number of simulated sums of effects that determine the cuts of grades."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +36,7 @@ class EffectMargin:
     quantiles: FloatArray | None
 
     def at(self, z: FloatArray) -> FloatArray:
-        """Return the effects at normals."""
+        """Return the effects at normal quantiles `z`."""
         return z if self.quantiles is None else np.asarray(np.interp(z, GRID, self.quantiles))
 
 
@@ -58,16 +58,16 @@ def effect_margins(
     PlanError
         If a component is unknown, or its margin is not a distribution with a variance.
     """
-    found = dict.fromkeys(names, NORMAL)
+    distributions = dict.fromkeys(names, NORMAL)
     for name, given in (margins or {}).items():
-        if name not in found:
+        if name not in distributions:
             raise PlanError(
                 f"margins= names no component {name!r}{did_you_mean(name, names)}; there are "
                 f"{', '.join(names)}",
                 term=name,
             )
-        found[name] = _standardised(name, given)
-    return found
+        distributions[name] = _standardised(name, given)
+    return distributions
 
 
 def _standardised(name: str, given: Margin | ArrayLike) -> EffectMargin:
@@ -84,7 +84,7 @@ def _standardised(name: str, given: Margin | ArrayLike) -> EffectMargin:
                 f"the margin of {name!r} is a vcomp.simulate.Margin or {_FEWEST} or more observed "
                 "effects that differ"
             )
-        # Effects end where those that were observed do, as bounded ones must.
+        # Effects are clipped to the observed range, as they may be bounded.
         margin = kernel_margin(effects, float(effects.min()), float(effects.max()))
     sd = float(np.sqrt(margin.variance))
     if sd <= 0.0:
@@ -148,7 +148,7 @@ def correlated(
     factor: FloatArray,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Return a normal for every group, correlated between the levels of a facet.
+    """Return a normal for each group, correlated between the levels of a facet.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def graded(
     sds: Mapping[str, float],
     seed: int,
 ) -> FloatArray:
-    """Return grades from 0 on: which cuts the sum of effects exceeds.
+    """Return grades 0, 1, …: the number of cuts below the sum of effects.
 
     The cuts are quantiles of the sum over the whole universe, so that the shares of a data set
     vary as its effects do.
@@ -217,7 +217,7 @@ def graded(
 
 
 def check_scale(mean: float, bounds: Any, grades: Any) -> tuple[Any, Any]:
-    """Return bounds and shares of grades, None where they are not given.
+    """Check bounds and shares of grades; return each, or None if not given.
 
     Raises
     ------

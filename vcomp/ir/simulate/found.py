@@ -1,4 +1,4 @@
-"""What a collection and its simulator were found to be, measured and not requested."""
+"""Measured properties of a collection and its simulator, as opposed to requested ones."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _MEASURED = {
     "between": "r of residuals of two systems, r.m.s.",
     "sampling": "s.d. of collections' means, in standard errors",
 }
-"""What is measured, in words."""
+"""Measured properties in words."""
 
 
 def measures_of(X: FloatArray) -> dict[str, float]:
-    """Return the shape, variances and correlations of the residuals of a collection.
+    """Return measured properties of the residuals of a collection: shape, variances, correlations.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def measures_of(X: FloatArray) -> dict[str, float]:
 
 
 def found_table(simulator: Any) -> pd.DataFrame:
-    """Return what was found; see :attr:`CollectionSimulator.found`.
+    """Return the table of measured properties; see :attr:`CollectionSimulator.found`.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def found_table(simulator: Any) -> pd.DataFrame:
     drawn = simulator.draw(_TOPICS, stream(0, 0))
     simulated = measures_of(drawn)
     means = np.array([simulator.draw(_SIZE, stream(0, 1 + k)).mean() for k in range(_COLLECTIONS)])
-    # Topics of one collection that is not sampled at random are too alike to give the error.
+    # Without random sampling, topics of one collection are too similar to estimate the error.
     topics = (drawn if simulator.random_sampling else simulator.scores).mean(axis=1)
     error = topics.std(ddof=1) / np.sqrt(_SIZE)
     simulated["sampling"] = float(means.std(ddof=1) / error)
@@ -106,7 +106,7 @@ def simulator_summary(simulator: Any) -> Any:
 
 
 def _forced(simulator: Any) -> dict[str, str]:
-    """Return what the options ask for, by measure."""
+    """Return the requested values of measured properties, in words."""
     forced = {"kurtosis": "normal residuals"} if simulator.family == "normal" else {}
     for names, dial, none in (
         (("kurtosis",), simulator.nonnormality, "normal residuals"),

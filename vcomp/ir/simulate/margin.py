@@ -1,4 +1,4 @@
-"""One margin: the distribution of a system's scores, of its residuals, or of topic effects."""
+"""Margins: distributions of a system's scores, of its residuals, or of topic effects."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError
 
 LOW = -6.0
-"""A margin is tabulated at Φ(z) for z from LOW to -LOW; 2e-9 of a normal lies beyond."""
+"""Margins are tabulated at Φ(z) for z from LOW to -LOW; the normal tails hold 2e-9."""
 
 _POINTS = 1025
 
 GRID: FloatArray = np.linspace(LOW, -LOW, _POINTS)
-"""Where margins are tabulated: at Φ of these."""
+"""Normal quantiles z of the table of a margin."""
 
 PER_UNIT = (_POINTS - 1) / (-2.0 * LOW)
 """Steps of the table in one standard deviation."""
@@ -83,7 +83,7 @@ class Margin:
 
     @property
     def limits(self) -> FloatArray:
-        """(m - 1,) normal quantiles of the cumulative probabilities, but the last."""
+        """(m - 1,) normal quantiles of the cumulative probabilities, without the last."""
         from scipy.special import ndtri
 
         return np.asarray(ndtri(np.minimum(self.cumulative[:-1], 1.0)))
@@ -149,7 +149,7 @@ class Margin:
 
 
 def normal_weights(z: FloatArray) -> FloatArray:
-    """Return weights with which sums over equal steps of z are expectations over a normal."""
+    """Return quadrature weights over equally spaced z for normal expectations."""
     weights = np.exp(-0.5 * z * z)
     return np.asarray(weights / weights.sum())
 

@@ -25,14 +25,14 @@ _NORMAL_IQR = 1.3489795003921634
 _BLOCK = 2**20
 
 _MOST_LOG = 12.0
-"""Logarithms of the shapes of Beta distributions are between it and its negative."""
+"""Bound of the absolute log shapes of Beta distributions."""
 
 _LOG_SIZE = _MOST_LOG + np.log(2.0)
-"""Logarithm of the sum of the shapes that stand for the limit of large ones, the binomial."""
+"""Log of the sum of Beta shapes that approximates the limit of large shapes, the binomial."""
 
 _FLAT = 1e-8
-"""Gain in log-likelihood a score above which a maximum is not the limit: logarithms of Beta
-functions of such shapes, of size 1e6, are rounded to 1e-10."""
+"""Gain in log-likelihood per score for a maximum to differ from the limit: logs of Beta functions
+of such shapes, of size 1e6, are rounded to 1e-10."""
 
 
 def cdf_bandwidth(x: FloatArray) -> float:
@@ -97,13 +97,13 @@ def _normal_functional(order: int, scale: float) -> float:
 
 
 def _pilot(order: int, functional: float, n: int) -> float:
-    """Return the width that estimates ψ_r best, given ψ_{r+2} (Wand and Jones, 1995, p. 70)."""
+    """Return the optimal width for estimating ψ_r, given ψ_{r+2} (Wand and Jones, 1995, p. 70)."""
     at_zero = (-2.0) ** (order / 2) * gamma((order + 1) / 2) / (sqrt(2.0) * pi)
     return float((-2.0 * at_zero / (functional * n)) ** (1.0 / (order + 3)))
 
 
 def _functional(x: FloatArray, g: float, order: int) -> float:
-    """Return the kernel estimate of ψ_r, the pairs of a point with itself included."""
+    """Return the kernel estimate of ψ_r, with pairs of a point with itself."""
     total = 0.0
     step = max(1, _BLOCK // x.size)
     for at in range(0, x.size, step):
@@ -118,13 +118,13 @@ def _functional(x: FloatArray, g: float, order: int) -> float:
 
 
 _EDGE = 1e-6
-"""Scores are kept this far from 0 and 1, where a density may be infinite; as in simIReff."""
+"""Least distance of scores from 0 and 1, where densities may be infinite, as in simIReff."""
 
 _LEAST_SD, _MOST_SD = 0.05, 10.0
-"""Smallest σ of a truncated normal, as in simIReff, and largest."""
+"""Smallest (as in simIReff) and largest σ of a truncated normal."""
 
 _FARTHEST = 10.0
-"""How far μ of a truncated normal may be from the scores."""
+"""Largest distance of μ of a truncated normal from the scores."""
 
 _BETA_POINTS = 1024
 
@@ -174,7 +174,7 @@ def truncated_kernel_margin(x: FloatArray) -> Margin:
 
 
 def beta_margin(x: FloatArray) -> Margin:
-    """Return the Beta distribution of maximum likelihood.
+    """Fit a Beta distribution by maximum likelihood.
 
     Parameters
     ----------
@@ -192,12 +192,12 @@ def beta_margin(x: FloatArray) -> Margin:
     quantiles = np.where(
         GRID > 0, 1.0 - betaincinv(b, a, ndtr(-GRID)), betaincinv(a, b, ndtr(GRID))
     )
-    found = {"a": a, "b": b}
-    return continuous("beta", quantiles, found, -x.size * negative(a, b), 2.0)
+    shapes = {"a": a, "b": b}
+    return continuous("beta", quantiles, shapes, -x.size * negative(a, b), 2.0)
 
 
 def truncated_normal_margin(x: FloatArray) -> Margin:
-    """Return the normal distribution cut off at 0 and 1 of maximum likelihood.
+    """Fit a normal distribution truncated to [0, 1] by maximum likelihood.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def truncated_normal_margin(x: FloatArray) -> Margin:
     def negative(at: FloatArray) -> float:
         mu, sd = float(at[0]), float(np.exp(at[1]))
         quadratic = (square - 2.0 * mu * mean + mu * mu) / (2.0 * sd * sd)
-        # The smaller tails at 0 and 1 differ with more digits: those of the mirror image, or not.
+        # The smaller tails at 0 and 1, mirrored if mu < 1/2: their difference keeps more digits.
         nearer = max(mu, 1.0 - mu)
         ends = float(log_ndtr((1.0 - nearer) / sd)), float(log_ndtr(-nearer / sd))
         mass = _log_difference(*ends)
@@ -220,13 +220,13 @@ def truncated_normal_margin(x: FloatArray) -> Margin:
     start = np.array([mean, np.log(max(float(x.std(ddof=1)), _LEAST_SD))])
     bounds = [(-_FARTHEST, 1.0 + _FARTHEST), (np.log(_LEAST_SD), np.log(_MOST_SD))]
     options = {"ftol": 1e-14, "gtol": 1e-9}
-    found = minimize(negative, start, method="L-BFGS-B", bounds=bounds, options=options)
-    if not np.isfinite(found.fun):
+    minimum = minimize(negative, start, method="L-BFGS-B", bounds=bounds, options=options)
+    if not np.isfinite(minimum.fun):
         raise EstimationError("a truncated normal distribution could not be fitted")
-    mu, sd = float(found.x[0]), float(np.exp(found.x[1]))
+    mu, sd = float(minimum.x[0]), float(np.exp(minimum.x[1]))
     quantiles = _truncated_quantiles(mu, sd)
     fit = {"mu": mu, "sigma": sd}
-    return continuous("truncated_normal", quantiles, fit, -x.size * float(found.fun), 2.0)
+    return continuous("truncated_normal", quantiles, fit, -x.size * float(minimum.fun), 2.0)
 
 
 def beta_kernel_margin(x: FloatArray) -> Margin:
@@ -273,7 +273,7 @@ def beta_kernel_margin(x: FloatArray) -> Margin:
 
 
 def beta_start(mean: float, variance: float) -> tuple[float, float]:
-    """Return the shapes of the Beta distribution with a mean and variance, or near ones."""
+    """Return the shapes of the Beta distribution with a given mean and variance, or near these."""
     most = mean * (1.0 - mean)
     size = max(most / max(variance, 1e-12) - 1.0, 1e-2)
     return mean * size, (1.0 - mean) * size
@@ -282,27 +282,27 @@ def beta_start(mean: float, variance: float) -> tuple[float, float]:
 def _maximise(
     negative: Callable[[float, float], float], start: tuple[float, float], name: str
 ) -> tuple[float, float]:
-    """Return the two positive numbers at which a function is smallest."""
+    """Minimise a function of two positive numbers."""
     from scipy.optimize import minimize
 
-    found = minimize(
+    minimum = minimize(
         lambda at: negative(float(np.exp(at[0])), float(np.exp(at[1]))),
         np.log(start),
         method="L-BFGS-B",
         bounds=[(-_MOST_LOG, _MOST_LOG)] * 2,
         options={"ftol": 1e-15, "gtol": 1e-9},
     )
-    if not np.isfinite(found.fun):
+    if not np.isfinite(minimum.fun):
         raise EstimationError(f"a margin {name!r} could not be fitted")
-    return float(np.exp(found.x[0])), float(np.exp(found.x[1]))
+    return float(np.exp(minimum.x[0])), float(np.exp(minimum.x[1]))
 
 
 def _truncated_quantiles(mu: float, sd: float) -> FloatArray:
-    """Return the quantiles of a normal cut off at 0 and 1, from the tail that is the smaller."""
+    """Return the quantiles of a normal truncated to [0, 1], computed in the smaller tail."""
     from scipy.special import log_ndtr, ndtri_exp
 
     flip = mu > 0.5
-    centre = 1.0 - mu if flip else mu  # the mirror image has its mean below one half
+    centre = 1.0 - mu if flip else mu  # mirror image, with the mean below one half
     z = -GRID if flip else GRID
     # P(X > t) = Φ((centre - t) / sd); between that at 1 and that at 0.
     most, least = float(log_ndtr(centre / sd)), float(log_ndtr((centre - 1.0) / sd))
@@ -320,7 +320,7 @@ def _normal_density(u: FloatArray) -> FloatArray:
 
 
 def _beta_kernels(at: FloatArray, x: FloatArray, width: float) -> FloatArray:
-    """Return the density at x of the Beta distribution that belongs to each point, (at, x)."""
+    """Return the density at x of the Beta kernel of each point, (at, x)."""
     from scipy.special import betaln
 
     a, b = at[:, None] / width, (1.0 - at[:, None]) / width
@@ -329,7 +329,7 @@ def _beta_kernels(at: FloatArray, x: FloatArray, width: float) -> FloatArray:
 
 
 _TOLERANCE = 5.1e-5
-"""Scores may be this far from a value of the support: trec_eval writes four decimals, so that 1/32
+"""Tolerance of scores for values of the support: trec_eval writes four decimals, so that 1/32
 is 0.0312 and off by half a unit of the last."""
 
 _RR_DEPTH = 1000
@@ -337,7 +337,7 @@ _NAMED = re.compile(r"(P|RR)(?:@?(\d+))?", re.IGNORECASE)
 
 
 def support_of(support: ArrayLike | str) -> FloatArray:
-    """Return the values that a measure may take, in ascending order.
+    """Return the possible values of a measure in ascending order.
 
     Parameters
     ----------
@@ -374,7 +374,7 @@ def support_of(support: ArrayLike | str) -> FloatArray:
 
 
 def places_on(support: FloatArray, x: FloatArray) -> LongArray:
-    """Return the place of each score in the support; -1 where a score is not in it."""
+    """Return the place of each score in the support, or -1."""
     right = np.clip(np.searchsorted(support, x), 1, support.size - 1)
     places = np.where(x - support[right - 1] <= support[right] - x, right - 1, right)
     places[np.abs(support[places] - x) > _TOLERANCE] = -1
@@ -382,7 +382,7 @@ def places_on(support: FloatArray, x: FloatArray) -> LongArray:
 
 
 def beta_binomial_margin(places: LongArray, support: FloatArray) -> Margin:
-    """Return the Beta-binomial distribution of maximum likelihood.
+    """Fit a Beta-binomial distribution by maximum likelihood.
 
     Scores that vary less than those of one coin have no such maximum: the likelihood rises towards
     the binomial distribution, which large shapes stand for.
@@ -408,17 +408,17 @@ def beta_binomial_margin(places: LongArray, support: FloatArray) -> Margin:
     spread = float(places.var(ddof=1)) / m**2
     inner = min(max(mean, 1e-3), 1.0 - 1e-3)
     start = np.log(np.maximum(beta_start(inner, spread), 1e-3))
-    found = minimize(
+    minimum = minimize(
         lambda at: -float(counts @ logs(at)) / counts.sum(),
         start,
         method="L-BFGS-B",
         bounds=[(-_MOST_LOG, _MOST_LOG)] * 2,
         options={"ftol": 1e-15, "gtol": 1e-9},
     )
-    if not np.isfinite(found.fun):
+    if not np.isfinite(minimum.fun):
         raise EstimationError("a margin 'beta_binomial' could not be fitted")
-    at, likelihood = found.x, float(counts @ logs(found.x))
-    # Near its limit the likelihood is so flat that rounding decides where the search stops.
+    at, likelihood = minimum.x, float(counts @ logs(minimum.x))
+    # Near its limit the likelihood is so flat that rounding determines the end of the search.
     limit = np.log([inner, 1.0 - inner]) + _LOG_SIZE
     of_limit = float(counts @ logs(limit))
     if of_limit >= likelihood - _FLAT * counts.sum():
@@ -463,7 +463,7 @@ def discrete_kernel_margin(
 
 
 def selected_width(places: LongArray, size: int) -> float:
-    """Return the width of geometric kernels that least-squares cross-validation selects.
+    """Select the width of geometric kernels by least-squares cross-validation.
 
     Parameters
     ----------
@@ -481,17 +481,17 @@ def selected_width(places: LongArray, size: int) -> float:
         left_out = (sums[seen] - (1.0 - width)) / (n - 1.0)
         return float(sums @ sums / n**2 - 2.0 * (counts @ left_out) / n)
 
-    # The loss may have several valleys: look everywhere, then closely at the lowest.
+    # The loss may have several minima: scan a grid, then refine the lowest.
     tried = np.linspace(0.0, 1.0, 51)
     losses = [loss(w) for w in tried]
     best = int(np.argmin(losses))
     bracket = tried[max(best - 1, 0)], tried[min(best + 1, tried.size - 1)]
-    found = minimize_scalar(loss, bounds=bracket, method="bounded", options={"xatol": 1e-10})
-    return float(found.x if found.fun < losses[best] else tried[best])
+    minimum = minimize_scalar(loss, bounds=bracket, method="bounded", options={"xatol": 1e-10})
+    return float(minimum.x if minimum.fun < losses[best] else tried[best])
 
 
 def _apart(size: int, seen: LongArray) -> LongArray:
-    """Return the distances in places between the values of the support and the observed ones."""
+    """Return distances, in places, between all values of the support and the observed ones."""
     return np.asarray(np.abs(np.subtract.outer(np.arange(size), seen)), dtype=np.int64)
 
 
@@ -501,7 +501,7 @@ def _geometric(apart: LongArray, width: float) -> FloatArray:
 
 
 EFFECTS = ("kernel", "normal")
-"""Margins of residuals, which Urbano (2016) adds to effects of systems and topics."""
+"""Margins of residuals that are added to system and topic effects (Urbano, 2016)."""
 
 CONTINUOUS: dict[str, Callable[[FloatArray], Margin]] = {
     "truncated_normal": truncated_normal_margin,
@@ -520,7 +520,7 @@ DISCRETE: dict[str, Callable[[LongArray, FloatArray], Margin]] = {
 FAMILIES = (*EFFECTS, *CONTINUOUS, *DISCRETE, "auto")
 
 _WIDER = (2.0, 5.0, 10.0)
-"""Factors of the kernel width that ``"auto"`` tries as well, as in simIReff."""
+"""Additional factors of the kernel width that ``"auto"`` tries, as in simIReff."""
 
 
 def score_margin(x: FloatArray, family: str, support: FloatArray | None, system: str) -> Margin:
@@ -583,7 +583,7 @@ _Fit = Callable[..., Margin]
 
 
 def _best(system: str, ways: list[_Fit], x: FloatArray | LongArray) -> Margin:
-    """Return the margin with the smallest AIC of those that can be fitted."""
+    """Return the margin with the smallest AIC among those that can be fitted."""
     fitted, reasons = [], []
     for fit in ways:
         try:

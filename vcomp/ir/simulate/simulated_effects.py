@@ -30,16 +30,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Layout = dict[str, IntArray]
-"""For every facet the level of each row, from 0; levels of nested facets are all different."""
+"""Level codes of each row by facet; levels of nested facets are unique over all groups."""
 
 
 def check_sizes(design: Design, sizes: Mapping[str, object]) -> dict[str, LongArray]:
-    """Return the sizes of all facets, one number or a number for each level of those above.
+    """Return the sizes of all facets: one number, or one per level of the outer facets.
 
     Raises
     ------
     PlanError
-        If a facet has no size, an unknown one has one, or a size is not a whole number from 1 on.
+        If a facet has no size, an unknown facet has one, or a size is not a whole number of at
+        least 1.
     """
     for facet in sizes:
         if facet not in design.facets:
@@ -62,19 +63,19 @@ def _whole_numbers(facet: str, size: object) -> LongArray:
     values = np.asarray(size)
     if values.dtype.kind not in "iu" or values.ndim > 1 or values.size == 0 or (values < 1).any():
         raise PlanError(
-            f"the size of {facet!r} is a whole number from 1 on, or one for each level of what it "
-            f"is nested in, not {size!r}"
+            f"the size of {facet!r} must be a whole number of at least 1, or one for each "
+            f"combination of levels that it is nested in, not {size!r}"
         )
     return values.astype(np.int64)
 
 
 def n_rows(design: Design, sizes: Mapping[str, LongArray]) -> float:
-    """Return about how many rows there will be, before any is made."""
+    """Estimate the number of rows before they are created."""
     return float(np.prod([float(sizes[f].mean()) for f in design.facets]))
 
 
 def level_codes(design: Design, sizes: Mapping[str, LongArray]) -> Layout:
-    """Return the levels of all facets in every row: all combinations that the nesting allows.
+    """Return the level codes of all rows: all combinations that the nesting allows.
 
     Parameters
     ----------
@@ -115,15 +116,15 @@ def level_codes(design: Design, sizes: Mapping[str, LongArray]) -> Layout:
         ends = np.cumsum(times)
         rows = {name: np.repeat(codes, times) for name, codes in rows.items()}
         length = int(ends[-1])
-        # of each row its place in the repetition, from the first level there
-        own = np.arange(length, dtype=np.int32)
-        own += np.repeat((first[combination] - (ends - times)).astype(np.int32), times)
-        rows[facet] = own
+        # place of each row within its repetition, plus the first level of the combination
+        codes_within = np.arange(length, dtype=np.int32)
+        codes_within += np.repeat((first[combination] - (ends - times)).astype(np.int32), times)
+        rows[facet] = codes_within
     return {facet: rows[facet] for facet in design.facets}
 
 
 def _combinations(codes: list[IntArray], length: int) -> tuple[IntArray, int]:
-    """Return a number for each combination of levels, from 0, and how many there are."""
+    """Return the code of each row's combination of levels, and the number of combinations."""
     combined, count = np.zeros(length, dtype=np.int32), 1
     for one in codes:
         keys, combined = number_combinations(combined, count, one, int(one.max()) + 1)
@@ -138,11 +139,11 @@ def groups_of(layout: Layout, facets: Sequence[str]) -> tuple[IntArray, int]:
 
 
 _BYTES_A_ROW, _BYTES_A_LEVEL = 48.0, 4.0
-"""Memory of a score, and of each of its levels, while scores are drawn."""
+"""Bytes per score, and per level code of a score, while scores are drawn."""
 
 
 _MOST_ROWS = 2.0**31 - 1.0
-"""Largest number of rows whose levels have numbers of four bytes."""
+"""Largest number of rows with four-byte level codes."""
 
 
 class HasComponents(Protocol):
@@ -155,7 +156,7 @@ class HasComponents(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SimulatedScores:
-    """Scores drawn from variance components, and the effects that they are made of.
+    """Scores drawn from variance components, with their effects.
 
     Attributes
     ----------
@@ -259,9 +260,9 @@ def simulate_effects(
     ------
     PlanError
         If the design is not one that the components support, a size is missing or not a whole
-        number from 1 on, the scores would not fit into memory, `source` has no components, `mean`
-        is not finite, `response` is not a name or is that of a facet, or a margin, a correlation,
-        `bounds` or `grades` are not allowed.
+        number of at least 1, the scores would not fit into memory, `source` has no components,
+        `mean` is not finite, `response` is not a name or is that of a facet, or a margin, a
+        correlation, `bounds` or `grades` are not allowed.
 
     Warns
     -----
@@ -302,12 +303,12 @@ def simulate_effects(
 
     components = _components_of(source)
     requested = all_sizes(sizes, n)
-    made = _design(components, design)
-    _check_response(response, made)
-    if REPLICATE in made.facets:
+    resolved = _design(components, design)
+    _check_response(response, resolved)
+    if REPLICATE in resolved.facets:
         requested.setdefault(REPLICATE, 1)
-    counts = check_sizes(made, requested)
-    _check_memory(n_rows(made, counts), len(made.facets))
+    counts = check_sizes(resolved, requested)
+    _check_memory(n_rows(resolved, counts), len(resolved.facets))
     number = isinstance(mean, int | float | np.number) and not isinstance(mean, bool)
     if not number or not np.isfinite(mean):
         raise PlanError(f"mean is a finite number, not {mean!r}")
@@ -315,19 +316,19 @@ def simulate_effects(
     values = _not_negative(components)
     sds = dict(zip(components.names, map(float, np.sqrt(values)), strict=True))
     of_effects = effect_margins(margins, components.names)
-    layout, seed = level_codes(made, counts), seed_from(rng)
-    factors = _factors(correlations, made, layout, components)
+    layout, seed = level_codes(resolved, counts), seed_from(rng)
+    factors = _factors(correlations, resolved, layout, components)
     latent = np.zeros(next(iter(layout.values())).size)
     effects, of_terms = {}, {}
     for t, name in enumerate(components.names[:-1]):
-        of_terms[name] = tuple(f for f in made.facets if f in components.facets[t])
+        of_terms[name] = tuple(f for f in resolved.facets if f in components.facets[t])
         groups, count = groups_of(layout, of_terms[name])
         drawn = _draw(layout, of_terms[name], groups, count, factors, stream(seed, t))
         effects[name] = sds[name] * of_effects[name].at(drawn)
         latent += effects[name][groups]
     groups, name = np.arange(latent.size, dtype=np.int32), components.names[-1]
     residual_stream = stream(seed, len(components.names) - 1)
-    drawn = _draw(layout, made.facets, groups, latent.size, factors, residual_stream)
+    drawn = _draw(layout, resolved.facets, groups, latent.size, factors, residual_stream)
     drawn = of_effects[name].at(drawn)
     drawn *= sds[name]
     latent += drawn
@@ -348,7 +349,7 @@ def _factors(
     layout: Layout,
     components: VarianceComponents,
 ) -> dict[str, FloatArray]:
-    """Return the factors of correlations; a component may have one facet with correlations."""
+    """Return the factors by component; a component may have one facet with correlations."""
     sizes = {f: int(layout[f].max()) + 1 for f in made.facets if not made.nested_in[f]}
     factors = level_factors(correlations, sizes)
     for name, facets in zip(components.names, components.facets, strict=True):
@@ -404,13 +405,13 @@ def _design(components: VarianceComponents, text: str | None) -> Design:
     above = {f: frozenset(components.nested_in.get(f, ())) for f in facets}
     if text is not None:
         requested = parse_design(text)
-        own = set(facets) - {REPLICATE}
-        if set(requested.facets) - {REPLICATE} != own:
+        named = set(facets) - {REPLICATE}
+        if set(requested.facets) - {REPLICATE} != named:
             raise PlanError(
                 f"the design {text!r} has the facets {', '.join(requested.facets)}; the "
-                f"components have {', '.join(sorted(own))}"
+                f"components have {', '.join(sorted(named))}"
             )
-        for facet in sorted(own):
+        for facet in sorted(named):
             lost = above[facet] - requested.nested_in[facet]
             if lost:
                 outer = sorted(lost)[0]
@@ -418,7 +419,7 @@ def _design(components: VarianceComponents, text: str | None) -> Design:
                     f"the components have {facet!r} nested in {outer!r}, which confounds what a "
                     f"design with both crossed needs; write {facet}:{outer}"
                 )
-        above = {**above, **{f: requested.nested_in[f] for f in own}}
+        above = {**above, **{f: requested.nested_in[f] for f in named}}
         facets = tuple(f for f in requested.facets if f != REPLICATE)
         facets += (REPLICATE,) if REPLICATE in above else ()
     if REPLICATE in above:

@@ -22,12 +22,12 @@ _SMALL_SHAPE, _LARGE_SHAPE = (0.01, 2.0), (2.0, 8.0)
 
 
 def pool_size(n_topics: int) -> int:
-    """Return how many topics to choose from: four times as many, at least 200."""
+    """Return the size of the pool of topics: four times `n_topics`, at least 200."""
     return max(_LEAST_POOL, _POOL_FACTOR * n_topics)
 
 
 def quantile_weights(size: int, a: float, b: float) -> FloatArray:
-    """Return the probabilities that topics are chosen, from the hardest to the easiest.
+    """Return the weights of topics in the draw, from the hardest to the easiest.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def quantile_weights(size: int, a: float, b: float) -> FloatArray:
 
 
 def choose_unevenly(n_topics: int, size: int, rng: np.random.Generator) -> LongArray:
-    """Return the places of topics in a pool that is sorted from the hardest to the easiest.
+    """Choose topics unevenly from a pool sorted from the hardest to the easiest; return places.
 
     One shape of a Beta distribution is drawn from [.01, 2] and one from [2, 8], swapped half of
     the time; its density gives the weight of each topic in a draw without replacement. (Urbano's
@@ -61,7 +61,7 @@ def choose_unevenly(n_topics: int, size: int, rng: np.random.Generator) -> LongA
 
 
 def draw_weighted(n: int, weights: FloatArray, rng: np.random.Generator) -> LongArray:
-    """Return the places of `n` weights drawn one after the other without replacement.
+    """Draw the places of `n` weights in sequence without replacement.
 
     Such a draw is the order in which independent exponential times with these rates end.
 
@@ -356,8 +356,8 @@ class CollectionSimulator:
         scales = self.copula.scales(drawn, rng)
         at_topics = self.copula.normals(z_topics, scales)
         if not self.random_sampling:
-            # Topic effects come first in the factor, so that the residuals of topics that are not
-            # chosen need not be drawn.
+            # Topic effects come first in the factor, so residuals are needed only for the chosen
+            # topics.
             order = np.argsort(at_topics, kind="stable")
             chosen = order[choose_unevenly(n_topics, drawn, rng)]
             z_topics, at_topics = z_topics[chosen], at_topics[chosen]
@@ -394,7 +394,7 @@ class CollectionSimulator:
         if not self.random_sampling:
             order = np.argsort(pool.sum(axis=1), kind="stable")
             np.take(pool, order[choose_unevenly(n_topics, drawn, rng)], axis=0, out=out)
-        # Each normal is replaced by its score.
+        # Each normal is replaced by its score in place.
         if self.margins[0].is_discrete:
             scores_from_steps(out, self.tables, self.margins[0].support, out)
         else:
@@ -411,21 +411,21 @@ def whole(value: object, name: str, least: int = 1) -> int:
     """
     is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_)
     if not is_whole or int(value) < least:  # type: ignore[call-overload]
-        raise PlanError(f"{name} is a whole number from {least} on, not {value!r}")
+        raise PlanError(f"{name} must be a whole number of at least {least}, not {value!r}")
     return int(value)  # type: ignore[call-overload]
 
 
 _AT_A_TIME = 2**18
-"""Scores for which normals are worked on at once."""
+"""Scores per batch of normals."""
 
 
 def topics_at_a_time(n_systems: int) -> int:
-    """Return for how many topics normals are worked on at once."""
+    """Return the number of topics per batch of normals."""
     return max(_AT_A_TIME // n_systems, 1)
 
 
 def _check_memory(size: int, n_topics: int, n_systems: int, *, pool: int) -> None:
-    """Refuse collections that do not fit into memory, with so many topics to choose from."""
+    """Refuse collections that, with the pool of topics, do not fit into memory."""
     from vcomp.numerics import check_memory
 
     check_memory(

@@ -40,7 +40,7 @@ INDICATORS = {
 """The indicators, by their names in the code of the paper."""
 
 _CONSTANT = 1e-12
-"""Scores that differ by less than this share of the largest differ by rounding alone."""
+"""Relative rounding error: scores that differ by less are equal."""
 
 _POINTS = 1025
 _BATCH = 2**22
@@ -194,7 +194,7 @@ def _warn_of_undefined(values: FloatArray) -> None:
 
 
 class OriginalCollection:
-    """Properties of the original collection, computed once for any number of simulated ones.
+    """Cached properties of the original collection for comparisons with simulated ones.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ class _Distribution:
 def _shares(Y: FloatArray) -> FloatArray:
     """Return the shares of the components of systems, topics and both, (size, 3).
 
-    They are those of mean squares, negative ones as zero; nan where all scores are the same.
+    From mean squares, negative components set to zero; nan if all scores are equal.
     """
     _, n_t, n_s = Y.shape
     mean = Y.mean(axis=(1, 2), keepdims=True)
@@ -299,7 +299,7 @@ def _second_moments(residuals: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _row_correlations(rows: FloatArray, with_: FloatArray) -> FloatArray:
-    """Return the correlation of each row with a vector; nan where one of them is constant."""
+    """Return the correlation of each row with a vector; nan if either is constant."""
     both = ~np.isnan(rows) & ~np.isnan(with_)
     n = np.maximum(both.sum(axis=1, keepdims=True), 1)
     x, y = np.where(both, rows, 0.0), np.where(both, with_, 0.0)

@@ -15,7 +15,7 @@ from vcomp.exceptions import DataError
 from vcomp.ir.simulate.simulator import CollectionSimulator, SimulatedCollections, whole
 
 _ROWS_AT_ONCE = 1 << 20
-"""Rows of a batch."""
+"""Rows per batch."""
 
 _ENDINGS = (".parquet", ".pq", ".csv")
 
@@ -124,7 +124,7 @@ def write_batches(
                 each(some)
             return some.scores.size
 
-        # One part after the other, in their order: the threads work within a part.
+        # Parts are written in sequence; threads work within a part.
         done = run(lambda: part, range(len(starts)), progress=progress, label="parts")
     return sum(done.values())
 
@@ -150,7 +150,7 @@ def check_path(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def _writer(target: Path) -> Iterator[Callable[[SimulatedCollections], None]]:
-    """Yield a writer of collections; the file gets its name when it is complete."""
+    """Yield a writer of collections; the file is renamed to its target when complete."""
     import pyarrow as pa
 
     text = target.suffix.lower() == ".csv"

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 AssessorModel: TypeAlias = Literal["idiosyncratic", "roles", "individuals", "both"]
 
 _EMPTY = 0.95
-"""An interval of a share that is longer carries no information."""
+"""Length of the interval of a share beyond which it carries no information."""
 
 _BASE = "(1|system) + (1|topic) + (1|system:topic)"
 _ASSESSMENT = "(1|topic:assessment)"
@@ -58,7 +58,7 @@ _SINGLES: tuple[tuple[AssessorModel, AssessorModel], ...] = (
     ("roles", "individuals"),
     ("individuals", "roles"),
 )
-"""Each systematic effect with the other one."""
+"""Pairs of one systematic effect and the other."""
 
 _SOURCES = {
     "role": ("roles", "scores"),
@@ -68,7 +68,7 @@ _SOURCES = {
     "topic:assessment": ("idiosyncratic", "scores"),
     RESIDUAL: ("idiosyncratic", "ranking"),
 }
-"""Sources of assessor error: of which kind they are, and what they move."""
+"""Sources of assessor error: kind, and whether they affect scores or the ranking."""
 
 _WORDS = {
     "roles": "roles (who serves as what)",
@@ -193,15 +193,15 @@ class AssessorStudy(display.Printed):
         return display.summary(tables, self.answer())
 
     def answer(self) -> list[str]:
-        """Return what was found, and what to plan with, in sentences."""
-        said = [*self._decisions(), *self._sizes()]
-        said += [f"The model {name!r} is not possible: {why}." for name, why in
+        """Return the findings, and the recommended design, in sentences."""
+        sentences = [*self._decisions(), *self._sizes()]
+        sentences += [f"The model {name!r} is not possible: {why}." for name, why in
                  self.impossible.items()]  # fmt: skip
-        said.append(self._plan())
-        return said
+        sentences.append(self._plan())
+        return sentences
 
     def _decisions(self) -> list[str]:
-        said = []
+        sentences = []
         for effect in ("roles", "individuals"):
             if effect not in self.tests.index:
                 continue
@@ -209,39 +209,39 @@ class AssessorStudy(display.Printed):
             how = "is" if p < self.alpha else "is not"
             given = ", given the other effect" if "both" in self.fits else ""
             text = f"{display.p_value(p)}{given}"
-            said.append(f"Systematic error of {_WORDS[effect]} {how} found ({text}).")
+            sentences.append(f"Systematic error of {_WORDS[effect]} {how} found ({text}).")
             if effect in self.kept and not p < self.alpha:
-                said.append(
+                sentences.append(
                     f"But one of both effects is needed; {effect} alone fit better, by AIC."
                 )
-        if not said:
-            said.append("These data cannot show systematic error.")
-        return said
+        if not sentences:
+            sentences.append("These data cannot show systematic error.")
+        return sentences
 
     def _p_value(self, effect: str) -> float:
         return float(self.tests["p_value"].to_numpy()[self.tests.index.get_loc(effect)])
 
     def _sizes(self) -> list[str]:
         share, low, high = self.idiosyncratic_share
-        said = []
+        sentences = []
         if not np.isnan(share):
             interval = ""
             if not np.isnan(low):
                 ends = f"{display.percent(low)} to {display.percent(high)}"
                 empty = ", which carries no information" if high - low > _EMPTY else ""
                 interval = f" ({display.level(self.alpha)}: {ends}{empty})"
-            said.append(
+            sentences.append(
                 f"Of the assessor error in differences of systems {display.percent(share)} is "
                 f"idiosyncratic{interval}: it belongs to the single assessment."
             )
         if "idiosyncratic" in self.tests.index:
             p = self._p_value("idiosyncratic")
-            found = "remains" if p < self.alpha else "is not found"
-            said.append(
+            outcome = "remains" if p < self.alpha else "is not found"
+            sentences.append(
                 "Error that an assessment shares over all systems, beyond systematic effects, "
-                f"{found} ({display.p_value(p)})."
+                f"{outcome} ({display.p_value(p)})."
             )
-        return said
+        return sentences
 
     def _plan(self) -> str:
         design = self.design.replace(" x ", " × ")
@@ -359,7 +359,7 @@ def assessor_study(
 
 
 def _read(scores: Any, response: str, names: Mapping[str, str | None]) -> pd.DataFrame:
-    """Return the scores with the columns of the models, and a number for each assessment."""
+    """Return the scores with the columns of the models, and codes of the assessments."""
     import pandas as pd
 
     given = {name: column for name, column in names.items() if column is not None}
@@ -370,7 +370,7 @@ def _read(scores: Any, response: str, names: Mapping[str, str | None]) -> pd.Dat
         raise DataError("role= and assessor= are both None: nothing distinguishes assessments")
     source = open_source(scores)
     optional = {name for name in ("role", "assessor") if given.get(name) == name}
-    # Either may be absent under its usual name.
+    # Columns with default names are optional.
     given = {k: c for k, c in given.items() if k not in optional or c in source.columns}
     for column in (*given.values(), response):
         if column not in source.columns:
@@ -413,7 +413,7 @@ def _fit(formula: str, frame: pd.DataFrame, method: Literal["ml", "reml"]) -> An
 def _fitted(
     frame: pd.DataFrame,
 ) -> tuple[dict[AssessorModel, VarianceComponentsResults], dict[str, str]]:
-    """Return the fits of the models that the data distinguish, and why others are not possible."""
+    """Return fits of the models that the data distinguish, and reasons against the others."""
     effects = [e for e, c in (("roles", "role"), ("individuals", "assessor")) if c in frame]
     fits: dict[AssessorModel, VarianceComponentsResults] = {}
     impossible: dict[str, str] = {}
@@ -434,7 +434,7 @@ def _fitted(
 
 
 def _confounded(frame: pd.DataFrame, parts: tuple[str, ...]) -> str | None:
-    """Return why effects are confounded with each other or with that of the assessment."""
+    """Return reasons for effects confounded with each other or with that of the assessment."""
     for part, column in (("roles", "role"), ("individuals", "assessor")):
         if part not in parts:
             continue
@@ -496,12 +496,12 @@ def _ratio(small: VarianceComponentsResults, large: VarianceComponentsResults) -
 def _kept(
     fits: Mapping[AssessorModel, VarianceComponentsResults], tests: pd.DataFrame, alpha: float
 ) -> tuple[str, ...]:
-    """Return the systematic effects that are needed."""
+    """Return the systematic effects to keep in the model."""
     singles = [effect for effect, _ in _SINGLES if effect in tests.index]
     kept = [effect for effect in singles if tests["p_value"][effect] < alpha]
     together = "both" in fits and not kept and tests["p_value"]["either"] < alpha
     confounded = "both" not in fits and len(kept) == 2
-    if together or confounded:  # the one that fits better stands for both
+    if together or confounded:  # keep the better fit of the two
         kept = [min(singles, key=lambda effect: fits[effect].aic)]
     return tuple(kept)
 
@@ -509,16 +509,16 @@ def _kept(
 def _sources(
     res: VarianceComponentsResults, alpha: float, interval: IntervalMethod
 ) -> pd.DataFrame:
-    """Return the variances of assessor error, with their shares of what moves the same."""
+    """Return variances of assessor error, with shares among sources that affect the same."""
     import pandas as pd
 
-    found = res.gstudy(alpha, interval)
+    components = res.gstudy(alpha, interval)
     rows = []
     for term, (kind, moves) in _SOURCES.items():
-        if term == "role" and "system:role" in found.index:
+        if term == "role" and "system:role" in components.index:
             rows.append((term, kind, moves, _variance_of_roles(res), np.nan, np.nan))
-        elif term in found.index:
-            estimate, low, high = found.loc[term, ["estimate", "low", "high"]].to_numpy()
+        elif term in components.index:
+            estimate, low, high = components.loc[term, ["estimate", "low", "high"]].to_numpy()
             rows.append((term, kind, moves, float(estimate), float(low), float(high)))
     table = pd.DataFrame(
         rows, columns=["source", "kind", "moves", "estimate", "low", "high"]
@@ -529,7 +529,7 @@ def _sources(
 
 
 def _variance_of_roles(res: VarianceComponentsResults) -> float:
-    """Return the variance of the fixed effects of roles, without that of their estimation."""
+    """Return the variance of fixed effects of roles, less their estimation variance."""
     names = [name for name in res.fe_params.index if name.startswith("role")]
     effects = np.array([0.0, *res.fe_params[names]])
     cov: FloatArray = np.zeros((effects.size, effects.size))
@@ -542,10 +542,10 @@ def _variance_of_roles(res: VarianceComponentsResults) -> float:
 def _idiosyncratic_share(
     res: VarianceComponentsResults, alpha: float, interval: IntervalMethod
 ) -> tuple[float, float, float]:
-    """Return the share of the residual in the assessor error of differences, with its interval."""
+    """Return the residual share of the assessor error of differences, with its interval."""
     others = [t for t in ("system:role", "system:assessor") if t in res.vcomp.index]
     if not others:
         return np.nan, np.nan, np.nan
     text = f"{RESIDUAL} / ({' + '.join([RESIDUAL, *others])})"
-    found = res.quantity(text, alpha=alpha, interval=interval, negative="zero")
-    return found.estimate, found.low, found.high
+    share = res.quantity(text, alpha=alpha, interval=interval, negative="zero")
+    return share.estimate, share.low, share.high

@@ -1,4 +1,4 @@
-"""Comparison of the reliability of tests by set-based measures and by scores of documents."""
+"""Reliability of tests by set-based measures compared with scores of documents."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _TERMS = {
     "none": ("system topic", "system:topic topic:document", "system x (document:topic)",
              "system x topic"),
 }  # fmt: skip
-"""Terms of a model of sets, those that documents add, and both designs."""
+"""Terms of the set-based model, additional terms of documents, and both designs."""
 
 
 @guarded
@@ -150,7 +150,7 @@ def per_document_study(
     names = _measure_names(measures)
     kind = _kind_of_assessors(universe, assessors)
     _check_sizes(n, kind)
-    # set_measures() warns about normalisation, which concerns normalised measures only.
+    # The warning of set_measures() concerns normalised measures only.
     measured = set_measures if set(names) & set(NORMALIZED) else measured_sets
     sets = _labelled(measured(universe, beta=beta, scores=scores), kind)
     documents = _labelled(universe.scores(scores), kind)
@@ -203,7 +203,7 @@ def _fit(
     if not res.vcomp.any():
         raise EstimationError(f"measure {name!r}: the scores do not vary")
     try:
-        # Without sizes the design is that of the data, with effective sizes.
+        # Without sizes, the D-study has the design of the data with effective sizes.
         study = res.dstudy(design if n else None, object="system", alpha=settings.alpha, **n)
         required_facet(study, settings.goal, settings.facet)
     except PlanError as error:
@@ -227,7 +227,7 @@ def _measure_names(measures: str | Sequence[str]) -> list[str]:
 
 
 def _kind_of_assessors(universe: DocumentUniverse, given: Assessors | None) -> Assessors:
-    """Return how assessors and topics are crossed or nested, as given or by the judgements."""
+    """Return the design of assessors and topics, as given or as judged."""
     if len(universe.systems) < 2 or len(universe.topics) < 2:
         raise DataError(
             "a G-study needs at least two systems and two topics; there are "
@@ -275,7 +275,7 @@ def _check_sizes(n: Mapping[str, Any], kind: Assessors) -> None:
 
 
 def _labelled(frame: pd.DataFrame, kind: Assessors) -> pd.DataFrame:
-    """Return the rows, with different names of nested assessors in different topics."""
+    """Return the rows, with unique names of nested assessors across topics."""
     import pandas as pd
 
     if kind == "none":

@@ -1,1 +1,1 @@
-"""Loops over pairs of systems and draws, compiled by numba; entered by file within rank."""
+"""Loops over pairs of systems and draws, compiled by numba; imported by file within rank."""

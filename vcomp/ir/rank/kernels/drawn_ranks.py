@@ -1,4 +1,4 @@
-"""Differences between systems, agreement of drawn rankings, Student's distribution at points.
+"""Differences between systems, agreement of drawn rankings, and Student's distribution function.
 
 Systems of each draw come sorted by their true means, the best first. Two of them are equal if
 they are no further apart than a threshold.
@@ -15,18 +15,17 @@ from vcomp.numerics import slices
 from vcomp.numerics.kernels import njit
 
 _BLOCK = 2048
-"""Points worked on at once, which fit into a cache."""
+"""Points evaluated at once, few enough for the cache."""
 
 _FEW_PAIRS = 2**24
-"""Pairs of systems in all draws, twice, up to which NumPy counts them, in less time than the loop
-takes to compile."""
+"""Largest draws · k² that NumPy counts, in less time than the loop takes to compile."""
 
 _MANY_SYSTEMS = 700
-"""Systems from which on sorting them takes less time than comparing every two."""
+"""Smallest number of systems that sorting ranks faster than pairwise comparison."""
 
 
 def drawn_agreement(means: FloatArray, truth: FloatArray, threshold: float) -> FloatArray:
-    """Count how pairs of systems agree in two rankings, in each draw.
+    """Count agreements of pairs of systems in two rankings, in each draw.
 
     Parameters
     ----------
@@ -80,7 +79,7 @@ def _drawn_agreement(means: FloatArray, truth: FloatArray, threshold: float) -> 
 
 @njit(cache=True, nogil=True)
 def _counted_agreement(means: FloatArray, truth: FloatArray, threshold: float) -> FloatArray:
-    """Count the same by sorting: k log k steps a draw.
+    """Count agreements by sorting, in k log k steps per draw.
 
     The systems that are truly ahead of one are the first ones, and a binary indexed tree over the
     order of means in the test says how many of them are ahead of it there.
@@ -118,7 +117,7 @@ def _counted_agreement(means: FloatArray, truth: FloatArray, threshold: float) -
 
 @njit(cache=True, nogil=True)
 def _count(tree: LongArray, place: int) -> None:
-    """Add one at a place of a binary indexed tree."""
+    """Add one at a place in a binary indexed tree."""
     i = place + 1
     while i < tree.size:
         tree[i] += 1
@@ -127,7 +126,7 @@ def _count(tree: LongArray, place: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _counted(tree: LongArray, end: int) -> np.int64:
-    """Return the number at the places before `end`."""
+    """Return the total count of a binary indexed tree at the places before `end`."""
     total, i = np.int64(0), end
     while i > 0:
         total += tree[i]
@@ -199,7 +198,7 @@ def student_cdf(x: FloatArray, df: int) -> FloatArray:
     Parameters
     ----------
     x : (m,) points, infinite ones too
-    df : degrees of freedom, a whole number from 1 on
+    df : degrees of freedom, a whole number of at least 1
     """
     out, odd = np.empty(x.size), df % 2
     for some in slices(x.size, _BLOCK):

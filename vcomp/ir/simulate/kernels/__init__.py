@@ -1,1 +1,1 @@
-"""Loops over simulated scores, compiled by numba; entered by file within simulate."""
+"""Loops over simulated scores, compiled by numba; imported by file within simulate."""

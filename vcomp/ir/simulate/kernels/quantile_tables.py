@@ -17,14 +17,14 @@ _ROOT_2 = math.sqrt(2.0)
 _ROOT_2PI = math.sqrt(2.0 * math.pi)
 
 _FAR = 9.0
-"""Standard deviations from where a normal distribution adds nothing: Φ(-9) is 1e-19."""
+"""Standard deviations beyond which a normal tail is negligible: Φ(-9) is 1e-19."""
 
 _STEPS = 100
 _CLOSE = 1e-4
-"""A step of Halley's method this small, in widths of the kernel, leaves an error of its cube."""
+"""Tolerance of Halley steps in kernel widths; the remaining error is of its cube."""
 
 _NARROW = 1e-9
-"""A bracket this narrow, in widths of the kernel, is a point."""
+"""Width of a bracket, in kernel widths, that counts as a point."""
 
 
 @njit(cache=True, nogil=True)
@@ -92,7 +92,7 @@ def kernel_quantiles(
             t = new
             if close or b - a <= _NARROW * h:
                 break
-        # Two derivatives of the quantile function lead to the next, where it is not too steep.
+        # Two derivatives of the quantile function predict the next, unless it is too steep.
         rate = math.exp(-0.5 * z[j] * z[j]) / _ROOT_2PI * mass
         first = second = 0.0
         if density > 1e-3 * rate:
@@ -105,7 +105,7 @@ def kernel_quantiles(
 
 @njit(cache=True, nogil=True)
 def _at(table: FloatArray, place: float) -> float:
-    """Return a table between two of its entries."""
+    """Interpolate a table between two entries."""
     last = table.size - 1
     if not place > 0.0:
         return float(table[0])
@@ -142,7 +142,7 @@ def scores_from_effects(
     smoothing: float,
     out: FloatArray,
 ) -> None:
-    """Write the scores that effects add up to (Urbano, 2016, Algorithm 1, lines 29-36).
+    """Write scores as sums of effects (Urbano, 2016, Algorithm 1, lines 29-36).
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def scores_from_steps(
 
 @njit(cache=True, nogil=True)
 def _not_above(points: FloatArray, values: FloatArray) -> LongArray:
-    """Return how many of the sorted values are not above each of the sorted points."""
+    """Count the sorted values that are at most each of the sorted points."""
     counts = np.empty(points.size, np.int64)
     k = 0
     for i in range(points.size):
@@ -227,7 +227,7 @@ def distances(
     table : (P,) the distribution at equal steps from `low` to `high`; 0 and 1 beyond
     """
     per_unit = (table.size - 1) / (high - low)
-    found = np.empty(values.shape[0])
+    squares = np.empty(values.shape[0])
     for i in range(values.shape[0]):
         where = points if points.size > values.shape[1] else values[i]
         counts = _not_above(where, values[i])
@@ -240,5 +240,5 @@ def distances(
             else:
                 expected = _at(table, (where[j] - low) * per_unit)
             total += (counts[j] / values.shape[1] - expected) ** 2
-        found[i] = total / where.size
-    return found
+        squares[i] = total / where.size
+    return squares
