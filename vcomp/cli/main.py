@@ -79,8 +79,7 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f"vcomp.cli.{_COMMANDS[cmd_name][0]}_commands")
-        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
-        return command
+        return getattr(module, cmd_name.replace("-", "_"))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands with their descriptions."""

@@ -38,8 +38,7 @@ def _formed(cov_beta: Any) -> FloatArray:
             "are not stored without it; store tables, such as res.tidy(), or fit the factor as a "
             "random term"
         )
-    matrix: FloatArray = cov_beta.toarray()
-    return matrix
+    return cov_beta.toarray()
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,5 +209,4 @@ def joined(left: LongArray, right: LongArray) -> LongArray:
     array([1, 0, 2])
     """
     keys = left * (int(right.max(initial=-1)) + 1) + right
-    numbers: LongArray = np.unique(keys, return_inverse=True)[1].astype(np.int64)
-    return numbers
+    return np.unique(keys, return_inverse=True)[1].astype(np.int64)

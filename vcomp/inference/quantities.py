@@ -373,15 +373,13 @@ def _identity(x: FloatArray) -> FloatArray:
 def _logit(x: FloatArray) -> FloatArray:
     from scipy.special import logit
 
-    line: FloatArray = logit(x)
-    return line
+    return logit(x)
 
 
 def _share(x: FloatArray) -> FloatArray:
     from scipy.special import expit
 
-    share: FloatArray = expit(x)
-    return share
+    return expit(x)
 
 
 TRANSFORMS: dict[Scale, tuple[Transform, Transform]] = {

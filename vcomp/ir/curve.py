@@ -253,8 +253,7 @@ def _error(model: Model, line: FloatArray) -> FloatArray:
     if model == "logit":
         from scipy.special import expit
 
-        share: FloatArray = expit(line)
-        return share
+        return expit(line)
     return np.exp(np.minimum(line, 0.0))
 
 

@@ -54,8 +54,7 @@ def feature_values(name: str, values: ArrayLike) -> FloatArray:
     wrong = z[z <= 0.0]
     if wrong.size:
         raise DataError(f"{name} must be above 0, not {display.number(wrong[0])}")
-    logarithm: FloatArray = np.log(z)
-    return logarithm
+    return np.log(z)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

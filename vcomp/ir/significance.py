@@ -50,8 +50,7 @@ class PairedTests:
         """Two-sided p-values."""
         from scipy.special import stdtr
 
-        p: FloatArray = 2.0 * stdtr(self.df, -np.abs(self.t))
-        return p
+        return 2.0 * stdtr(self.df, -np.abs(self.t))
 
 
 def paired_tests(X: FloatArray, pairs: tuple[LongArray, LongArray] | None = None) -> PairedTests:
@@ -237,7 +236,7 @@ def _counts(X: FloatArray, Y: FloatArray, bounds: FloatArray, alpha: float | Non
     order = np.argsort(means, kind="stable")
     means, df = means[order], len(X) - 1
     S, cancelled, zero = centred_covariances(X[:, order])
-    counts: FloatArray = binned_differences(
+    return binned_differences(
         np.ascontiguousarray(X.T[order]),
         means,
         others[order],
@@ -248,7 +247,6 @@ def _counts(X: FloatArray, Y: FloatArray, bounds: FloatArray, alpha: float | Non
         -1.0 if alpha is None else critical_t(alpha, df),
         tail_table(df),
     )
-    return counts
 
 
 def bin_places(differences: FloatArray, bounds: FloatArray) -> LongArray:

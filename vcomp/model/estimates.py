@@ -347,8 +347,7 @@ def dense_covariance(estimate: Estimate) -> FloatArray:
         If it does not fit into memory.
     """
     cov: Any = estimate.cov_beta
-    dense: FloatArray = cov if isinstance(cov, np.ndarray) else cov.toarray()
-    return dense
+    return cov if isinstance(cov, np.ndarray) else cov.toarray()
 
 
 def mc_errors(estimate: Estimate) -> pd.Series:

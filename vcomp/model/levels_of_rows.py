@@ -40,8 +40,7 @@ def column_means(access: RowAccess) -> FloatArray | None:
         return None
     wide, a = stats.wide, design.constant
     sums = stats.XX @ a if wide is None else wide.products_with(a)
-    means: FloatArray = design.x_origin + sums / stats.n
-    return means
+    return design.x_origin + sums / stats.n
 
 
 def factor_rows(access: RowAccess, code: str, most: int) -> LevelRows:

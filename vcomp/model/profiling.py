@@ -229,8 +229,7 @@ def constraint_of(q: Quantities) -> LinearConstraint | RatioConstraint | None:
 
 def _denominator(q: Quantities) -> FloatArray:
     assert q.b is not None
-    weights: FloatArray = q.b[0] + (q.a[0] if q.form == "share" else 0.0)
-    return weights
+    return q.b[0] + (q.a[0] if q.form == "share" else 0.0)
 
 
 def profiles(

@@ -168,10 +168,7 @@ class StoredDifferences:
     def of_pairs(self, pairs: tuple[LongArray, LongArray]) -> FloatArray:
         """Return the variances of the differences of pairs, (m,)."""
         low, high = np.minimum(*pairs), np.maximum(*pairs)
-        variances: FloatArray = self.variances[
-            low * (2 * self.effects.size - low - 1) // 2 + high - low - 1
-        ]
-        return variances
+        return self.variances[low * (2 * self.effects.size - low - 1) // 2 + high - low - 1]
 
 
 _DATES = "datetime64"
@@ -206,8 +203,7 @@ def _read_labels(plain: Any, _: Json) -> Any:
     if "codes" in plain:
         return pd.MultiIndex(levels=levels, codes=plain["codes"], names=plain["names"])
     (level,) = levels
-    index: pd.Index = level.rename(plain["names"][0])
-    return index
+    return level.rename(plain["names"][0])
 
 
 def _read_level(plain: Json) -> pd.Index:

@@ -243,8 +243,7 @@ class _RowsOfObjects:
     def means(self, block: tuple[int, int]) -> FloatArray:
         """Return the mean of the centred scores of each object."""
         sums = np.bincount(self.objects[self.rows(block)] - block[0], self._y(block))
-        means: FloatArray = sums / self.n[block[0] : block[1]]
-        return means
+        return sums / self.n[block[0] : block[1]]
 
     def deviations(self, block: tuple[int, int]) -> FloatArray:
         """Return deviations from the object's mean: differences of T terms keep digits."""
@@ -258,12 +257,10 @@ class _RowsOfObjects:
         sums = np.zeros(n.size)
         for block in self.blocks():
             sums += np.bincount(cells[self.rows(block)], self.deviations(block), n.size)
-        found: FloatArray = sums / n
-        return found
+        return sums / n
 
     def _y(self, block: tuple[int, int]) -> FloatArray:
-        found: FloatArray = self.chunk.response[self.rows(block)] - self.chunk.origin
-        return found
+        return self.chunk.response[self.rows(block)] - self.chunk.origin
 
 
 def _groups(chunk: Chunk, term: int) -> IntArray:

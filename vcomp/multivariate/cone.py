@@ -75,8 +75,7 @@ def pair_traces(A: FloatArray, B: FloatArray, a: LongArray, b: LongArray) -> Flo
     c, d = a[None, :], b[None, :]
     found = A[..., q, c] * B[..., d, p] + A[..., p, c] * B[..., d, q]
     found = found + A[..., q, d] * B[..., c, p] + A[..., p, d] * B[..., c, q]
-    traces: FloatArray = half[:, None] * half[None, :] * found
-    return traces
+    return half[:, None] * half[None, :] * found
 
 
 def positive_part(matrix: FloatArray, least: float = 0.0) -> FloatArray:
@@ -490,8 +489,7 @@ def _stepped(factors: Parts, step: FloatArray) -> Parts:
 def _orthogonal(L: FloatArray) -> FloatArray:
     """Return the factor of the same matrix with as many columns, which are orthogonal."""
     U, s, _ = np.linalg.svd(L, full_matrices=False)
-    orthogonal: FloatArray = U * s
-    return orthogonal
+    return U * s
 
 
 def _blocks(linked: BoolArray) -> list[Block]:
@@ -510,8 +508,7 @@ def _blocks(linked: BoolArray) -> list[Block]:
 
 def _factor(S: FloatArray) -> FloatArray:
     values, vectors = np.linalg.eigh(S)
-    factor: FloatArray = vectors * np.sqrt(np.maximum(values, 0.0))
-    return factor
+    return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 def _null_space(L: FloatArray) -> FloatArray:

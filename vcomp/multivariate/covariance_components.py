@@ -382,8 +382,7 @@ def own_matrices(g: CovarianceComponents, object_: str) -> FloatArray:
     universe = np.array([f == {object_} for f in g.facets], dtype=float)
     inside = np.array([object_ in f for f in g.facets], dtype=float)
     weights = np.stack([universe, inside - universe, 1.0 - universe])
-    matrices: FloatArray = np.einsum("xt,tab->xab", weights, S * divisors)
-    return matrices
+    return np.einsum("xt,tab->xab", weights, S * divisors)
 
 
 def profile_variability(

@@ -46,8 +46,7 @@ def root(S: FloatArray) -> FloatArray:
            [4., 4.]])
     """
     values, vectors = np.linalg.eigh(S)
-    factor: FloatArray = vectors * np.sqrt(np.maximum(values, 0.0))
-    return factor
+    return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 _DENSE_ROWS = 1000

@@ -299,8 +299,7 @@ def _scored(
         raise DataError(f"variable {name!r} has no scores: {none}")
     if empty.any():
         lacking.append(f"{name} lacks {int(empty.sum()):,} of {len(rows):,} scores")
-    kept: pd.DataFrame = rows[~empty]
-    return kept
+    return rows[~empty]
 
 
 def _on_missing(lacking: list[str]) -> tuple[str, ...]:

@@ -349,8 +349,7 @@ def _solve_within(A: FloatArray, b: FloatArray, normal: FloatArray) -> FloatArra
     if not normal.any():
         return _solve(A, b)
     basis = np.linalg.qr(normal[:, None], mode="complete")[0][:, 1:]
-    within: FloatArray = basis @ _solve(basis.T @ A @ basis, basis.T @ b)
-    return within
+    return basis @ _solve(basis.T @ A @ basis, basis.T @ b)
 
 
 def _released(

@@ -121,8 +121,7 @@ def _portions(
     def job(portion: Sequence[int]) -> dict[int, Row]:
         if not hasattr(local, "work"):
             local.work = queue.timed(make())
-        rows: dict[int, Row] = local.work(portion)
-        return rows
+        return local.work(portion)
 
     with ThreadPoolExecutor(workers) as pool:
         running: set[Future[dict[int, Row]]] = set()

@@ -501,8 +501,7 @@ def _products_with(chunk: Chunk, values: FloatArray) -> FloatArray:
         return np.array([values.sum()])
     if isinstance(chunk.columns, MixedColumns):
         return chunk.columns.transposed_times(values)
-    products: FloatArray = chunk.columns.T @ values
-    return products
+    return chunk.columns.T @ values
 
 
 _VALUES = 32_768

@@ -145,18 +145,14 @@ class CrossedTable:
         """Return F x for columns (levels of the shorter facet, c)."""
         if self._whole is not None:
             return self._whole @ x
-        product: FloatArray = x.sum(axis=0) - group_sums(
-            self._row_of_hole, x[self.holes], self.ends.size - 1
-        )
-        return product
+        return x.sum(axis=0) - group_sums(self._row_of_hole, x[self.holes], self.ends.size - 1)
 
     def transposed_times(self, x: FloatArray) -> FloatArray:
         """Return F'x for columns (levels of the longer facet, c)."""
         if self._whole is not None:
             return self._whole.T @ x
         size = self.sizes[1 - self.longer]
-        product: FloatArray = x.sum(axis=0) - group_sums(self.holes, x[self._row_of_hole], size)
-        return product
+        return x.sum(axis=0) - group_sums(self.holes, x[self._row_of_hole], size)
 
     def extended(self, x: Any, *, transposed: bool) -> Any:
         """Return F x, or F'x, in extended precision."""

@@ -301,8 +301,7 @@ def _shared(stats: StratumStatistics, a: int, b: int) -> FloatArray:
     if b == single:
         return stats.remainder.tables.group_n[a]
     table = stats.remainder.tables.gram(a, b)
-    shared: FloatArray = np.asarray(table.multiply(table).sum(axis=1)).ravel()
-    return shared
+    return np.asarray(table.multiply(table).sum(axis=1)).ravel()
 
 
 def _parts(stats: StratumStatistics) -> tuple[FloatArray, FloatArray]:
@@ -480,15 +479,13 @@ def group_means(table: FloatArray, n: FloatArray, groups: IntArray) -> FloatArra
     weighted = table if (n == 1.0).all() else table * n
     if (np.diff(groups) >= 0).all():
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
-        sums: FloatArray = np.add.reduceat(weighted, starts, axis=1) / group_n
-        return sums
+        return np.add.reduceat(weighted, starts, axis=1) / group_n
     from scipy.sparse import csr_array
 
     indicator = csr_array(
         (np.ones(groups.size), (groups, np.arange(groups.size))), shape=(q, groups.size)
     )
-    means: FloatArray = np.ascontiguousarray((indicator @ weighted.T).T) / group_n
-    return means
+    return np.ascontiguousarray((indicator @ weighted.T).T) / group_n
 
 
 def squares_within(
@@ -539,8 +536,7 @@ def _squares_of(
     known = (np.ascontiguousarray(table), centres, inner, cells.n, shape)
 
     def work(block: slice) -> FloatArray:
-        squares: FloatArray = squares_in_strata(*known, block.start, block.stop)
-        return squares
+        return squares_in_strata(*known, block.start, block.stop)
 
     every = _over_blocks(work, cells, blocks.of_one_column, blocks.threads)
     return every[[sum(1 << axis for axis in contrasts) for contrasts in strata]]
@@ -596,5 +592,4 @@ def _products(
     flat = np.stack([column.ravel() for column in columns])
     if weights is None:
         return flat @ flat.T
-    products: FloatArray = (flat * np.tile(weights[block], columns[0].shape[0])) @ flat.T
-    return products
+    return (flat * np.tile(weights[block], columns[0].shape[0])) @ flat.T

@@ -175,8 +175,7 @@ class LevelGrid:
     def gram(self) -> FloatArray:
         """Cross-products of y and the columns of X, (b, b)."""
         flat = self.tables.reshape(len(self.tables), -1)
-        gram: FloatArray = (flat * self.counts.ravel()) @ flat.T + self.within
-        return gram
+        return (flat * self.counts.ravel()) @ flat.T + self.within
 
     @cached_property
     def XX(self) -> FloatArray:
@@ -202,22 +201,19 @@ class LevelGrid:
     def group_sums(self, z: FloatArray, term: int) -> FloatArray:
         """Return the sums of (…, I, C) over the groups of a term, (…, nodes, size)."""
         groups = self.terms[term]
-        sums: FloatArray = self.node_sums(z, groups.depth) @ groups.indicator
-        return sums
+        return self.node_sums(z, groups.depth) @ groups.indicator
 
     def in_cells(self, effects: FloatArray, term: int) -> FloatArray:
         """Return the values (…, nodes, size) of groups in the filled cells, (…, I, C)."""
         groups, node = self.terms[term], np.arange(self.n_nodes[0])
         for up in self.parents[: groups.depth]:
             node = up[node]
-        inside: FloatArray = effects[..., node[:, None], groups.codes] * self.filled
-        return inside
+        return effects[..., node[:, None], groups.codes] * self.filled
 
     def of_groups(self, values: FloatArray, term: int) -> FloatArray:
         """Return values (…, nodes, size) in the order of the groups of a term, (…, q)."""
         flat = values.reshape(*values.shape[:-2], -1)
-        ordered: FloatArray = flat[..., self.terms[term].places]
-        return ordered
+        return flat[..., self.terms[term].places]
 
     @cached_property
     def column_sums(self) -> list[FloatArray]:
@@ -271,12 +267,10 @@ def added_up(values: FloatArray, parents: LongArray, axis: int = 0) -> FloatArra
     """Return the sums of nodes that have the same parent, along an axis."""
     n = int(parents.max()) + 1
     if n == 1:
-        total: FloatArray = values.sum(axis=axis, keepdims=True)
-        return total
+        return values.sum(axis=axis, keepdims=True)
     order = np.argsort(parents, kind="stable")
     starts = np.searchsorted(parents[order], np.arange(n))
-    sums: FloatArray = np.add.reduceat(values.take(order, axis=axis), starts, axis=axis)
-    return sums
+    return np.add.reduceat(values.take(order, axis=axis), starts, axis=axis)
 
 
 def find_level_grid(
@@ -497,8 +491,7 @@ def _hashed(cells: LongArray, scores: FloatArray) -> NDArray[np.uint64]:
     odd = np.uint64(0x9E3779B97F4A7C15)
     weights = np.cumprod(np.full(2 * cells.shape[1], odd))
     both = np.hstack([cells.view(np.uint64), scores.view(np.uint64)])
-    hashed: NDArray[np.uint64] = (both * weights).sum(axis=1, dtype=np.uint64)
-    return hashed
+    return (both * weights).sum(axis=1, dtype=np.uint64)
 
 
 def _patterns(

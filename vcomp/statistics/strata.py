@@ -81,8 +81,7 @@ class GroupedColumns:
         """
         means = self.means[-1]
         flat = means.reshape(means.shape[0] * means.shape[1], means.shape[2])
-        products: FloatArray = flat @ flat.T
-        return products
+        return flat @ flat.T
 
 
 @dataclass(frozen=True, slots=True)

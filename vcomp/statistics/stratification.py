@@ -201,12 +201,10 @@ def strata_of(
 def _weighted_products(columns: GroupedColumns, n: FloatArray) -> FloatArray:
     """Return Σ n m m' of the means (q, b, r) of the innermost groups, of n rows each."""
     if n.size == 1:  # many columns need no copy
-        of_group: FloatArray = n[0] * columns.products_of_means
-        return of_group
+        return n[0] * columns.products_of_means
     means = columns.means[0]
     flat = means.transpose(1, 0, 2).reshape(means.shape[1], -1)
-    products: FloatArray = (flat * np.repeat(n, means.shape[2])) @ flat.T
-    return products
+    return (flat * np.repeat(n, means.shape[2])) @ flat.T
 
 
 # Rows → cells -----------------------------------------------------------------------------------
@@ -228,8 +226,7 @@ def _tabulate(
 def _first_row(chunk: Chunk) -> FloatArray:
     """Return the first row of X, (p,)."""
     row = chunk.columns[:1]
-    first: FloatArray = (row.toarray() if isinstance(row, MixedColumns) else row)[0]
-    return first
+    return (row.toarray() if isinstance(row, MixedColumns) else row)[0]
 
 
 def _means_of_cells(
@@ -337,8 +334,7 @@ def _vary(chunk: Chunk) -> list[bool]:
         vary[same] = (chunk.columns[:, same] != first[:1, same]).any(axis=0)
     if chunk.within is not None:
         vary = vary | (np.diagonal(chunk.within)[1:] > 0.0)
-    varying: list[bool] = vary.tolist()
-    return varying
+    return vary.tolist()
 
 
 def _with_constants(

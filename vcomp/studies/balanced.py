@@ -85,8 +85,7 @@ class BalancedTable:
             # Axes are in the order of the facets, in which outer ones need not be first.
             order = np.argsort((*self.above[facet], facet))
             places.append(levels.transpose(order).reshape(shape))
-        part: FloatArray = self.scores[tuple(places)]
-        return part
+        return self.scores[tuple(places)]
 
 
 class BalancedEstimator:

@@ -337,8 +337,7 @@ class BlockPoint:
 
     def score(self) -> FloatArray:
         """Return the derivatives of the log-likelihood by the components, eq. (5.3)."""
-        score: FloatArray = -0.5 * (self._determinant[0] + self._slopes.T @ self._solved[2])
-        return score
+        return -0.5 * (self._determinant[0] + self._slopes.T @ self._solved[2])
 
     def expected(self) -> FloatArray:
         """Return ½ tr(QV_jQV_k), eq. (5.4)."""
@@ -347,8 +346,7 @@ class BlockPoint:
     def average(self) -> FloatArray:
         """Return ½ y'PV_jPV_kPy, eq. (5.5), a quarter of the second derivatives of y'Py."""
         bent = self._bent(self._solved[2])
-        average: FloatArray = 0.25 * (bent - 2.0 * self._slopes.T @ self._crossed @ self._slopes)
-        return average
+        return 0.25 * (bent - 2.0 * self._slopes.T @ self._crossed @ self._slopes)
 
     # Fixed and predicted effects ----------------------------------------------------------------
 
@@ -358,8 +356,7 @@ class BlockPoint:
 
     def fixed_forms(self) -> FloatArray:
         """Return X'V⁻¹V_jV⁻¹X of each component, (components, p, p)."""
-        forms: FloatArray = -np.tensordot(self._slopes, self._fixed_parts, (0, 0))
-        return forms
+        return -np.tensordot(self._slopes, self._fixed_parts, (0, 0))
 
     def effects(self, term: int) -> FloatArray:
         """Return the predicted effects of a term, (levels, q)."""
@@ -380,8 +377,7 @@ class BlockPoint:
             found[:, a, b] = found[:, b, a] = 0.25 * (both[0] - both[1])
         white = self.fixed.whitened(self._border)
         W = np.array([white[rows] for rows in at])
-        covariances: FloatArray = found + np.einsum("aip,bip->iab", W, W)
-        return covariances
+        return found + np.einsum("aip,bip->iab", W, W)
 
 
 def refined_forms(stats: CrossProducts, v: FloatArray) -> FixedForms:

@@ -336,10 +336,7 @@ class BlockedCovariance:
         """Return the (b, b) products of two sets of columns, summed over groups and vectors."""
         b = self._columns.BB.shape[0]
         shape = (left.shape[0], b, left.shape[1] // max(b, 1))
-        product: FloatArray = np.tensordot(
-            left.reshape(shape), right.reshape(shape), axes=([0, 2], [0, 2])
-        )
-        return product
+        return np.tensordot(left.reshape(shape), right.reshape(shape), axes=([0, 2], [0, 2]))
 
 
 def _without_columns(stats: CrossProducts) -> CrossProducts:
@@ -359,8 +356,7 @@ def _no_fixed(sums: list[FloatArray]) -> FloatArray:
 
 def last_form(total: FloatArray | float, forms: FloatArray, c: FloatArray) -> FloatArray:
     """Return the residual's form: Σ c_l f_l over all components is `total`, eq. (5.9)."""
-    last: FloatArray = (total - np.tensordot(c[:-1], forms, axes=1)) / c[-1]
-    return last
+    return (total - np.tensordot(c[:-1], forms, axes=1)) / c[-1]
 
 
 def with_residual_forms(

@@ -84,8 +84,7 @@ def _correction(here: Squares, moved: Squares, positive: BoolArray) -> FloatArra
     update: FloatArray = (
         np.outer(q, z) + np.outer(z, q) - (q @ z) / length * np.outer(z, z)
     ) / length
-    added: FloatArray = -update * np.outer(unit, unit)
-    return added
+    return -update * np.outer(unit, unit)
 
 
 def _slopes(at: Squares, positive: BoolArray) -> tuple[FloatArray, FloatArray]:

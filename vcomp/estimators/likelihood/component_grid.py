@@ -138,5 +138,4 @@ def _peaks(values: FloatArray) -> BoolArray:
     for axis, size in enumerate(values.shape):
         low, same, high = (highest.take(range(i, i + size), axis=axis) for i in range(3))
         highest = np.maximum(np.maximum(low, same), high)
-    peak: BoolArray = values >= highest
-    return peak
+    return values >= highest

@@ -160,8 +160,7 @@ def _maxima(
 def _at_zero(eigenvalues: FloatArray, u: float) -> FloatArray:
     """Return the positive eigenvalues λ/(1 − uλ) of the effects if their component were zero."""
     kept = eigenvalues[eigenvalues > _RANK * eigenvalues.max(initial=0.0)]
-    at_zero: FloatArray = kept / np.maximum(1.0 - u * kept, _EPS)
-    return at_zero
+    return kept / np.maximum(1.0 - u * kept, _EPS)
 
 
 def _grid(eigenvalues: FloatArray, u: float) -> FloatArray:

@@ -115,8 +115,7 @@ def _with_positive(point: Point, term: int, *, with_fixed: bool) -> Any:
 
 
 def _dense(matrix: Any) -> FloatArray:
-    dense: FloatArray = matrix.toarray()
-    return dense
+    return matrix.toarray()
 
 
 _SMALL = 1e-3
@@ -367,8 +366,7 @@ class Point:
         Xf = np.column_stack([self.stats.ZX[u].T @ r for u, r in pairs])
         projected = self.projected(sums, self.solve(self.stacked(sums), Xf))
         fPf = np.array([r @ projected[t] for t, r in pairs])
-        forms: FloatArray = 0.5 * (fPf + fPf.T)
-        return forms
+        return 0.5 * (fPf + fPf.T)
 
     def stacked(self, sums: list[FloatArray]) -> FloatArray:
         """Return the sums of the positive terms, stacked."""
@@ -399,16 +397,14 @@ class Point:
         diagonal = self.factor.inverse.diagonal[place]
         if with_fixed and self.stats.n_fixed:
             diagonal = diagonal + np.square(self.white_border[place]).sum(axis=1)
-        found: FloatArray = diagonal
-        return found
+        return diagonal
 
     def diagonal(self, term: int, *, with_fixed: bool) -> FloatArray:
         """Return the diagonal of Z_t'Q Z_t."""
         v, s2 = self.v[term], self.residual
         if v > 0.0 and term not in self._small:
             block = self.block_diagonal(term, with_fixed=with_fixed)
-            of_effects: FloatArray = (1.0 - s2 * block / v) / v
-            return of_effects
+            return (1.0 - s2 * block / v) / v
         rest: FloatArray = self.stats.group_n[term].copy()
         between = self._with_active(term)
         # Z_t'V⁻¹Z_t = (Z_t'Z_t − Z_t'Z C⁻¹Z'Z_t)/σ²_e holds whether or not Z_t is in Z.
@@ -502,8 +498,7 @@ class Point:
             for block in self._columns_of(t, limits.slab_bytes, with_fixed=with_fixed)
         ]
         between: FloatArray = np.concatenate(columns, axis=1)
-        found: FloatArray = 0.5 * (between + between.T)
-        return found
+        return 0.5 * (between + between.T)
 
     def seconds_of_columns(self, terms: Sequence[int]) -> float:
         """Return the expected time of `between_groups` in seconds."""

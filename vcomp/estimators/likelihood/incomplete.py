@@ -331,8 +331,7 @@ class CompletedLikelihood(LastPoint["_Point"], ExactEngine, CrossProductsEngine)
             point.traces = point.total.traces - _traces_of_holes(point)
         if not self.reml:
             return point.traces
-        traces: FloatArray = point.traces - point.total.fixed_traces()
-        return traces
+        return point.traces - point.total.fixed_traces()
 
     def _average(self, point: _Point) -> FloatArray:
         """Return the average information ½ y'P V_t P V_u P y, eqs. (4.5) and (5.5)."""

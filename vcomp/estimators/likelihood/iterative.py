@@ -340,8 +340,7 @@ def _covariance_of_mean(samples: FloatArray) -> FloatArray:
     if n < 2:
         return np.zeros((k, k))
     from_mean = samples - samples.mean(axis=1, keepdims=True)
-    covariance: FloatArray = from_mean @ from_mean.T / (n * (n - 1.0))
-    return covariance
+    return from_mean @ from_mean.T / (n * (n - 1.0))
 
 
 def _sandwich(information: FloatArray, noise: FloatArray, free: BoolArray) -> FloatArray:
@@ -349,8 +348,7 @@ def _sandwich(information: FloatArray, noise: FloatArray, free: BoolArray) -> Fl
     block = np.ix_(free, free)
     scale = np.sqrt(np.diagonal(information)[free])
     inverse = np.linalg.inv(information[block] / np.outer(scale, scale)) / np.outer(scale, scale)
-    sandwich: FloatArray = inverse @ noise[block] @ inverse
-    return sandwich
+    return inverse @ noise[block] @ inverse
 
 
 def iterative_memory(

@@ -220,8 +220,7 @@ class IterativePoint:
         """Return û of a term."""
         if self.v[term] == 0.0:
             return np.zeros(self._stats.sizes[term])
-        effects: FloatArray = self.v[term] * self.PZy[term]
-        return effects
+        return self.v[term] * self.PZy[term]
 
     def _solve_all(
         self, name: str, right: Mapping[int, FloatArray]
@@ -303,8 +302,7 @@ class IterativePoint:
                 exact[t] = rows[:, self.context.small[t]].trace()
             H = rows[:, places]
             exact[t] -= np.einsum("ij,ji->", inverse, H.T @ H)
-        traces: FloatArray = samples + exact[:, None]
-        return traces
+        return samples + exact[:, None]
 
     @cached_property
     def _samples(self) -> FloatArray:
@@ -415,5 +413,4 @@ class IterativePoint:
             logs, firsts = log_quadrature(solved)
             samples.append(m * (logs - (firsts - 1.0)))
         found = np.concatenate(samples)
-        values: FloatArray = log_V + (found if found.size else np.zeros(1))
-        return values
+        return log_V + (found if found.size else np.zeros(1))

@@ -62,8 +62,7 @@ def _applied(a: Alike, X: FloatArray, inner: FloatArray) -> FloatArray:
             [inner[:, i:j] @ x for x, i, j in zip(X, a.bounds[:-1], a.bounds[1:], strict=True)],
             axis=1,
         )
-    product: FloatArray = (inner.swapaxes(0, 1) @ a.of_levels(X)).swapaxes(0, 1)
-    return product
+    return (inner.swapaxes(0, 1) @ a.of_levels(X)).swapaxes(0, 1)
 
 
 class LevelBlocks:
@@ -193,8 +192,7 @@ class LevelBlocks:
     def _above(self, a: Alike) -> LongArray:
         """Return the places of the cells of levels in a table of the nodes above, (L, s)."""
         up = self.grid.parents[0][a.levels] - np.arange(a.n)
-        places: LongArray = a.at + (self.grid.n_cells * up)[:, None]
-        return places
+        return a.at + (self.grid.n_cells * up)[:, None]
 
     def _added(self, a: Alike, inner: FloatArray) -> FloatArray:
         """Return the sums of values of cells (c, L, s) within the nodes above, (c, nodes, C)."""
@@ -393,5 +391,4 @@ def _put(table: FloatArray, at: LongArray, values: FloatArray | float) -> None:
 def product(a: FloatArray, b: FloatArray) -> FloatArray:
     """Return the cross-products of columns of cells, (c, …) and (d, …), (c, d)."""
     n = math.prod(a.shape[1:])
-    product: FloatArray = a.reshape(len(a), n) @ b.reshape(len(b), n).T
-    return product
+    return a.reshape(len(a), n) @ b.reshape(len(b), n).T

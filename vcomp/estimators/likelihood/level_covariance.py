@@ -188,8 +188,7 @@ class LevelCovariance:
         if of_term.depth == 0:
             return self.blocks.group_diagonal(of_term.indicator, self.above[0])
         inverse = self.inverse_of_nodes(of_term.depth) @ of_term.indicator
-        diagonal: FloatArray = np.einsum("cs,ncs->ns", of_term.indicator, inverse)
-        return diagonal
+        return np.einsum("cs,ncs->ns", of_term.indicator, inverse)
 
     @cached_property
     def traces(self) -> FloatArray:
@@ -205,8 +204,7 @@ class LevelCovariance:
 
 def _each(matrices: FloatArray, columns: FloatArray) -> FloatArray:
     """Return the products of the matrices of nodes, (nodes, C, C), with (c, nodes, C)."""
-    products: FloatArray = np.einsum("nij,cnj->cni", matrices, columns, optimize=True)
-    return products
+    return np.einsum("nij,cnj->cni", matrices, columns, optimize=True)
 
 
 # Squares, for the expected information -----------------------------------------------------------
@@ -235,8 +233,7 @@ def _traces(
     """Return tr(X_t Y_u) of matrices X_t, Y_u (nodes, C, C), summed over nodes with weights."""
     rows = np.array([x if weights is None else x * weights[:, None, None] for x in left])
     columns = np.array([y.swapaxes(-1, -2) for y in right])
-    traces: FloatArray = rows.reshape(len(left), -1) @ columns.reshape(len(right), -1).T
-    return traces
+    return rows.reshape(len(left), -1) @ columns.reshape(len(right), -1).T
 
 
 def _add(squares: FloatArray, terms: Sequence[int], forms: FloatArray) -> None:

@@ -423,8 +423,7 @@ class _Maximisation:
         v, score = here.v, here.derivatives.score
         moved = np.maximum(v + 2.0 * v**2 * score / self.group_sizes, 0.0)
         moved[-1] = max(moved[-1], INSIDE * v[-1])
-        em: FloatArray = np.where(self.held, v, moved)
-        return em
+        return np.where(self.held, v, moved)
 
     def _loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood, −∞ if it cannot be computed."""

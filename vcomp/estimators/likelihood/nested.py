@@ -145,8 +145,7 @@ class NestedCovariance:
         used = self._used(tree, c)
         if grouping > self._depth:
             left_of_group = (c[-2] * tree[-1].A + used[-1]) / tree[-1].shrink
-            singles: FloatArray = (self._n * others + own * left_of_group) / (self._n * c[-1])
-            return singles
+            return (self._n * others + own * left_of_group) / (self._n * c[-1])
         level = tree[grouping]
         return (1.0 + others * level.A + own * level.A * used[grouping]) / level.shrink
 
@@ -184,8 +183,7 @@ class NestedCovariance:
             rest += inside**2 * outside
             inside = (inside + weight * A) / level.shrink[group]
             information = level.a[group]
-        forms: FloatArray = rest + inside**2 / information
-        return forms
+        return rest + inside**2 / information
 
     # The recursion ------------------------------------------------------------------------------
 
@@ -312,8 +310,7 @@ class NestedCovariance:
         d_shrink = c[depth] * dA[depth]
         d_shrink[:, depth] += level.A
         left = kappa[depth] / level.shrink
-        slopes: FloatArray = (slope - left[:, None] * d_shrink) / level.shrink[:, None]
-        return slopes
+        return (slope - left[:, None] * d_shrink) / level.shrink[:, None]
 
     # Quadratic forms ----------------------------------------------------------------------------
 
@@ -376,8 +373,7 @@ def _fewer_vectors(columns: GroupedColumns) -> FloatArray:
 
 
 def _times(weights: FloatArray, values: FloatArray) -> FloatArray:
-    product: FloatArray = weights[:, None, None] * values
-    return product
+    return weights[:, None, None] * values
 
 
 def _inner(left: FloatArray, right: FloatArray) -> FloatArray:
@@ -386,7 +382,6 @@ def _inner(left: FloatArray, right: FloatArray) -> FloatArray:
         return np.array([[np.vdot(left, right)]])
     b = left.shape[1]
     if b < _MANY_COLUMNS:  # tables are not copied
-        products: FloatArray = np.einsum("qbr,qdr->bd", left, right)
-        return products
+        return np.einsum("qbr,qdr->bd", left, right)
     flat = right.transpose(1, 0, 2).reshape(b, -1)
     return left.transpose(1, 0, 2).reshape(b, -1) @ flat.T

@@ -46,8 +46,7 @@ class Tables:
         """Return Z_t'Z_u x for columns of effects of term u."""
         if t == u:
             return self.stats.group_n[t][:, None] * x
-        product: FloatArray = self.between(t, u) @ x
-        return product
+        return self.between(t, u) @ x
 
 
 class PairProducts:
@@ -73,8 +72,7 @@ class PairProducts:
     def times(self, t: int, u: int, x: FloatArray) -> FloatArray:
         """Return Z_t'Z_u x for the (q_u, c) columns of `x`."""
         if t == u:
-            scaled: FloatArray = self._stats.group_n[t][:, None] * x
-            return scaled
+            return self._stats.group_n[t][:, None] * x
         return self.table(t, u).times(x) if t < u else self.table(u, t).transposed_times(x)
 
 

@@ -232,19 +232,16 @@ def _inverses(S: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _times(matrix: FloatArray, vector: FloatArray) -> FloatArray:
-    product: FloatArray = (matrix @ vector[:, :, None])[:, :, 0]
-    return product
+    return (matrix @ vector[:, :, None])[:, :, 0]
 
 
 def _each(rows: FloatArray, matrix: FloatArray) -> FloatArray:
     """Return the products of rows with a matrix; no digit depends on other rows."""
-    product: FloatArray = (rows[:, None] @ matrix)[:, 0]
-    return product
+    return (rows[:, None] @ matrix)[:, 0]
 
 
 def _dot(a: FloatArray, b: FloatArray) -> FloatArray:
-    product: FloatArray = (a * b).sum(axis=1)
-    return product
+    return (a * b).sum(axis=1)
 
 
 def _with_residual(
@@ -547,5 +544,4 @@ def _smallest(matrices: FloatArray) -> FloatArray:
         scaled = matrices / (unit[:, :, None] * unit[:, None, :])
     finite = np.isfinite(scaled).all(axis=(1, 2))
     scaled[~finite] = 0.0
-    smallest: FloatArray = np.where(finite, np.linalg.eigvalsh(scaled)[:, 0], np.nan)
-    return smallest
+    return np.where(finite, np.linalg.eigvalsh(scaled)[:, 0], np.nan)

@@ -95,8 +95,7 @@ class OtherStarts:
     @property
     def with_few_levels(self) -> BoolArray:
         """Which free terms have few levels, (k + 1,)."""
-        few: BoolArray = self.free & (self.sizes < _MANY_LEVELS)
-        return few
+        return self.free & (self.sizes < _MANY_LEVELS)
 
     @property
     def are_along_components(self) -> bool:

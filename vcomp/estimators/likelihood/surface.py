@@ -210,5 +210,4 @@ def _errors(coefficients: FloatArray, hessian: FloatArray, x: FloatArray) -> Flo
     farthest = np.abs(x).max(axis=1, initial=0.0)
     steepest = n / np.sqrt(np.maximum(1.0 - np.square(farthest), 1.0 / n**2))
     least = np.maximum(np.linalg.eigvalsh(hessian)[:, 0], 1e-300)
-    errors: FloatArray = steepest * error / np.sqrt(2.0 * least)
-    return errors
+    return steepest * error / np.sqrt(2.0 * least)

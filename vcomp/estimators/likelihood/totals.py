@@ -141,15 +141,13 @@ class Totals:
     @property
     def quadratics(self) -> FloatArray:
         """The quadratic forms y'P V_t P y."""
-        forms: FloatArray = self.first @ self.contrast @ self.contrast
-        return forms
+        return self.first @ self.contrast @ self.contrast
 
     def fixed_traces(self) -> FloatArray:
         """Return tr(V⁻¹V_t) − tr(P V_t) = tr((X'V⁻¹X)⁻¹ X'V⁻¹V_t V⁻¹X), eq. (5.7)."""
         if not self.beta.size:
             return np.zeros_like(self.traces)
-        traces: FloatArray = np.tensordot(self.first[:, 1:, 1:], self.inverse, 2)
-        return traces
+        return np.tensordot(self.first[:, 1:, 1:], self.inverse, 2)
 
     def average(self) -> FloatArray:
         """Return y'P V_t P V_u P y, twice the average information."""
@@ -167,8 +165,7 @@ class Totals:
         relative = inverse @ self.first[:, 1:, 1:]
         both = np.tensordot(relative, relative.swapaxes(1, 2), ((1, 2), (1, 2)))
         twice = np.tensordot(self.second[:, :, 1:, 1:], inverse, 2)
-        expected: FloatArray = self.squares - 2.0 * twice + both
-        return expected
+        return self.squares - 2.0 * twice + both
 
 
 class TotalsEngine(LastPoint[AnyPoint], ExactEngine, SummedEngine):

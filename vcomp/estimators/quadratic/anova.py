@@ -164,8 +164,7 @@ def adjustment(sums: GroupSums) -> FloatArray:
 
 def adjusted_squares(sums: GroupSums, rows: FloatArray) -> FloatArray:
     """Return R(T − T_μ) from the disjoint parts of the T terms, for R of whole numbers."""
-    squares: FloatArray = (rows @ (sums.holds[:-1] - sums.holds[-1])) @ sums.parts
-    return squares
+    return (rows @ (sums.holds[:-1] - sums.holds[-1])) @ sums.parts
 
 
 def anova_table(sums: GroupSums, names: tuple[str, ...]) -> AnovaTable:

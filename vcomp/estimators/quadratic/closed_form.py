@@ -432,8 +432,7 @@ def adjusted_analysis(
         rows = adjustment(stats.group_sums)
 
         def covariance(v: FloatArray) -> FloatArray:
-            matrix: FloatArray = rows @ stratum_quadratic_covariance(strata, v) @ rows.T
-            return matrix
+            return rows @ stratum_quadratic_covariance(strata, v) @ rows.T
 
         return table, covariance
     reductions = Henderson3().reductions(stats.cross_products)

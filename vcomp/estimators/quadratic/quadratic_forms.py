@@ -203,8 +203,7 @@ def contrast_with_mean(k: int) -> FloatArray:
 def _less_the_mean(forms: FloatArray) -> FloatArray:
     """Return 2 tr((A_α − A_μ) V (A_β − A_μ) V) from tr(A_a V A_b V)."""
     contrast = contrast_with_mean(forms.shape[0] - 2)
-    covariance: FloatArray = 2.0 * contrast @ forms @ contrast.T
-    return covariance
+    return 2.0 * contrast @ forms @ contrast.T
 
 
 def _weighted_chains(a: int, b: int, v: FloatArray) -> Iterator[tuple[float, Chain]]:

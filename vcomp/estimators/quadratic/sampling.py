@@ -60,8 +60,7 @@ class Probing:
         """Return the Monte Carlo variances of the diagonal of R F R', (r,), for R of (r, m)."""
         b = self.n_probes
         values = np.einsum("ra,bac,rc->br", rows, self.spread, rows)
-        variances: FloatArray = np.square(values).sum(axis=0) / (b * (b - 1))
-        return variances
+        return np.square(values).sum(axis=0) / (b * (b - 1))
 
 
 class ProbedForms:
@@ -245,8 +244,7 @@ class ProbedForms:
     def _times(self, u: int, t: int, x: FloatArray) -> FloatArray:
         """Return N_ut x."""
         if u == t:
-            product: FloatArray = self._tables.group_n[t][:, None] * x
-            return product
+            return self._tables.group_n[t][:, None] * x
         if u < t:
             return self._products[u, t].times(x)
         return self._products[t, u].transposed_times(x)
@@ -478,8 +476,7 @@ def _relative_errors(probing: Probing, rows: FloatArray) -> FloatArray:
     """
     variances = np.einsum("ra,ac,rc->r", rows, probing.forms, rows)
     positive = np.where(variances > 0.0, variances, np.nan)
-    errors: FloatArray = 0.5 * np.sqrt(probing.variance_of_diagonal(rows)) / positive
-    return errors
+    return 0.5 * np.sqrt(probing.variance_of_diagonal(rows)) / positive
 
 
 def _averaged(forms: _Forms, rows: FloatArray, n_probes: int | None) -> Probing:
@@ -510,10 +507,9 @@ def _forms(stats: Statistics, values: FloatArray, seed: int, all_up_to: int) -> 
         parts.append((part, ProbedForms(tables, part.positions, part.v, own_seed, all_up_to)))
 
     def sample(first: int, last: int) -> FloatArray:
-        total: FloatArray = sum(  # type: ignore[assignment]
+        return sum(  # type: ignore[return-value]
             part.spread(forms.sample(first, last)) for part, forms in parts
         )
-        return total
 
     exact: FloatArray = np.sum([part.spread(forms.exact) for part, forms in parts], axis=0)
     return sample, exact, sum(forms.operations for _, forms in parts)

@@ -99,8 +99,7 @@ class Space:
             return self._tail_coordinates(sums).ravel()
         n, lead_sums = self.stats.group_n[self.lead], stats.Zy[self.lead]
         tail = self._tail_coordinates(sums - self._coupled((lead_sums / n)[None, :]))
-        coordinates: FloatArray = np.concatenate([lead_sums / np.sqrt(n), tail[0]])
-        return coordinates
+        return np.concatenate([lead_sums / np.sqrt(n), tail[0]])
 
     def trace(self, term: int) -> float:
         """Return tr(Z_u'N Z_u) with N = I − M; exactly 0 for a term of the space."""
@@ -339,8 +338,7 @@ class PriorForms:
             return None
         b = len(self.samples)
         away = solve(self.matrix, ((self.samples - self.matrix) @ self.solution).T)
-        errors: FloatArray = np.sqrt(np.square(away).sum(axis=1) / (b * (b - 1.0)))
-        return errors
+        return np.sqrt(np.square(away).sum(axis=1) / (b * (b - 1.0)))
 
     @property
     def solution(self) -> FloatArray:
@@ -441,8 +439,7 @@ class Contrasts:
         return np.vstack([of_terms, rest]).T
 
     def _contrasts_of(self, stats: CrossProducts) -> FloatArray:
-        contrasts: FloatArray = self._basis.T @ self._space.coordinates_of_response(stats)
-        return contrasts
+        return self._basis.T @ self._space.coordinates_of_response(stats)
 
     def _outside(self, stats: CrossProducts) -> float:
         """Return the sum of squares that neither X nor the terms explain."""
@@ -469,8 +466,7 @@ class Contrasts:
         return forms
 
     def _by_term(self, values: FloatArray) -> FloatArray:
-        sums: FloatArray = np.add.reduceat(values, self._starts)
-        return sums
+        return np.add.reduceat(values, self._starts)
 
     def _inverse(self, w: FloatArray) -> FloatArray:
         """Return V⁻¹ in the basis; the last one is kept for the covariance at the same prior."""

@@ -111,8 +111,7 @@ def _remainder(stats: CrossProducts, system: SparseSystem, terms: tuple[int, int
     )
     if not solved.converged:
         raise np.linalg.LinAlgError("the normal equations did not converge")
-    left: FloatArray = top - system.forms(reduced, solved.x, solved.residual)
-    return left
+    return top - system.forms(reduced, solved.x, solved.residual)
 
 
 def _independent(left: FloatArray, squares: FloatArray) -> LongArray:

@@ -198,8 +198,7 @@ class FixedFit:
 
         def covariance() -> FloatArray:
             rows = L[i] - L[j]
-            found: FloatArray = rows @ tests.cov_beta @ rows.T
-            return found
+            return rows @ tests.cov_beta @ rows.T
 
         joined = {
             field.name: np.concatenate([getattr(test, field.name) for test in tested])
@@ -228,8 +227,7 @@ class FixedFit:
         np.add.at(between, pairs, 1.0)
         between += between.T
         squares = X.T @ (between.sum(axis=1)[:, None] * X - between @ X)
-        found: FloatArray = np.einsum("tij,ji->t", tests.slopes, squares)
-        return found
+        return np.einsum("tij,ji->t", tests.slopes, squares)
 
     def _notes(self, found: JointTest, ddf: str, cov_type: str) -> tuple[str, ...]:
         notes = []

@@ -397,8 +397,7 @@ def t_interval(
 
 def _standard_errors(L: FloatArray, cov_beta: FloatArray) -> FloatArray:
     variances = _squares(L, cov_beta)
-    se: FloatArray = np.sqrt(np.maximum(variances, 0.0))
-    return se
+    return np.sqrt(np.maximum(variances, 0.0))
 
 
 def t_tests(estimate: FloatArray, se: FloatArray, df: FloatArray) -> ContrastTest:
@@ -414,8 +413,7 @@ def t_tests(estimate: FloatArray, se: FloatArray, df: FloatArray) -> ContrastTes
 
 def _squares(L: FloatArray, A: FloatArray) -> FloatArray:
     """Return l'Al of the rows l of L, for a matrix A or a stack of them."""
-    squares: FloatArray = ((L @ A) * L).sum(axis=-1)
-    return squares
+    return ((L @ A) * L).sum(axis=-1)
 
 
 def _rotated(

@@ -347,16 +347,14 @@ def _chi2(df: FloatArray, tail: float) -> FloatArray:
     """Return the value that χ² exceeds with probability `tail`."""
     from scipy.special import chdtri
 
-    quantile: FloatArray = chdtri(df, tail)
-    return quantile
+    return chdtri(df, tail)
 
 
 def _f_quantile(df_1: FloatArray, df_2: FloatArray, tail: float) -> FloatArray:
     """Return the value that F exceeds with probability `tail`."""
     from scipy.special import fdtri
 
-    quantile: FloatArray = fdtri(*np.broadcast_arrays(df_1, df_2), 1.0 - tail)
-    return quantile
+    return fdtri(*np.broadcast_arrays(df_1, df_2), 1.0 - tail)
 
 
 FELDT = "exact F of the mean squares (Feldt 1965)"

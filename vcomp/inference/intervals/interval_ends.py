@@ -66,8 +66,7 @@ class _Expansion:
 
     @property
     def limit(self) -> FloatArray:
-        limit: FloatArray = self.T - np.sqrt(self.V)
-        return limit
+        return self.T - np.sqrt(self.V)
 
     def moved(self, known: FloatArray, slope: FloatArray) -> _Expansion:
         """Return the expansion of sums with a part that is known without error, and its slope."""

@@ -286,8 +286,7 @@ def nested_derivatives(v: FloatArray, tree: Tree, strata: Strata, p: int, reml: 
         forms = _quadratics(c, tree, eliminated, means, within[s, : n_b[s], : n_b[s]])
         own = _traces(c, tree, eliminated)
         _add_forms(M[s], mult[s], places[s], own, forms, sums)
-    found: Derived = _combined(log_det, rows, sums, reml)
-    return found
+    return _combined(log_det, rows, sums, reml)
 
 
 @njit(cache=True, nogil=True)

@@ -142,8 +142,7 @@ def _places(largest: float, df: float, step: float, rate: float) -> FloatArray:
 def _log_density(u: FloatArray, df: float) -> FloatArray:
     """Return the log density of u = log s, where df s² has a χ² distribution."""
     constant = math.log(2.0) + 0.5 * df * math.log(0.5 * df) - math.lgamma(0.5 * df)
-    density: FloatArray = constant + df * u - 0.5 * df * np.exp(2.0 * u)
-    return density
+    return constant + df * u - 0.5 * df * np.exp(2.0 * u)
 
 
 def _interpolated(

@@ -205,8 +205,7 @@ class _Quantity:
     def _free(self, side: float) -> BoolArray:
         """Return the components that can change as the quantity moves from its estimate."""
         normal = self.constraint.surface(self.estimate).normal(self.here.v)
-        moves: BoolArray = ~self.held & ((self.here.v > 0.0) | (side * normal > 0.0))
-        return moves
+        return ~self.held & ((self.here.v > 0.0) | (side * normal > 0.0))
 
     def _slope(self, side: float) -> float:
         """Return the slope of the profile at the estimate: zero unless that is at a bound."""

@@ -395,8 +395,7 @@ def pseudo_values(whole: FloatArray, left: FloatArray, groups: LongArray) -> Flo
     """
     _, place, counts = np.unique(groups, return_inverse=True, return_counts=True)
     n = counts[place][:, None]
-    values: FloatArray = n * whole - (n - 1) * left
-    return values
+    return n * whole - (n - 1) * left
 
 
 def _in_words(design: Design, levels: Levels, whole: Sample, chosen: LongArray) -> tuple[str, ...]:

@@ -136,8 +136,7 @@ class _StratumDraws:
             if level == depth:
                 break
             value = value + np.sqrt(c[level]) * part
-        means: FloatArray = value + np.sqrt(c[depth] + c[-1] / self.n)[:, None] * part
-        return means
+        return value + np.sqrt(c[depth] + c[-1] / self.n)[:, None] * part
 
 
 def _in_contrasts(columns: FloatArray, shape: tuple[int, ...]) -> FloatArray:
@@ -155,8 +154,7 @@ def _helmert(n: int) -> FloatArray:
     """Return n − 1 orthonormal contrasts of n levels, the rows."""
     i = np.arange(1, n, dtype=float)[:, None]
     j = np.arange(n)[None, :]
-    rows: FloatArray = np.where(j < i, 1.0, np.where(j == i, -i, 0.0)) / np.sqrt(i * (i + 1.0))
-    return rows
+    return np.where(j < i, 1.0, np.where(j == i, -i, 0.0)) / np.sqrt(i * (i + 1.0))
 
 
 def factor_of(products: FloatArray, most: int) -> FloatArray:
@@ -261,8 +259,7 @@ class Responses(tuple[Statistics, ...]):
         """Return what `make` returned for this name first."""
         if name not in self.__dict__:
             self.__dict__[name] = make()
-        made: Made = self.__dict__[name]
-        return made
+        return self.__dict__[name]
 
 
 class Draws(Protocol):

@@ -142,8 +142,7 @@ class Levels:
     @property
     def per_group(self) -> LongArray:
         """Numbers of levels within each group that the facet is nested in."""
-        counts: LongArray = (self.last - self.first)[np.unique(self.first)]
-        return counts
+        return (self.last - self.first)[np.unique(self.first)]
 
     def draw(self, rng: np.random.Generator) -> LongArray:
         """Return as many levels as in the data, drawn with replacement within their group."""

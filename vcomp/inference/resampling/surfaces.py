@@ -266,8 +266,7 @@ class Absorbing:
 
         if not lower.size:
             return right
-        found: FloatArray = solve_triangular(lower, right, lower=True, check_finite=False)
-        return found
+        return solve_triangular(lower, right, lower=True, check_finite=False)
 
     def _complement(self, D: FloatArray) -> FloatArray:
         """Return Z₂'Z₂ − Z₂'Z₁D⁻¹Z₁'Z₂; points have few different D, one after the other."""
@@ -276,8 +275,7 @@ class Absorbing:
             made.clear()
             scaled = self.across.multiply((1.0 / D)[:, None]).tocsr()
             made[key] = self._others - dense_table(self.transposed @ scaled)
-        found: FloatArray = made[key].copy()
-        return found
+        return made[key].copy()
 
 
 class DrawnSurface:
@@ -419,5 +417,4 @@ class _DenseForms:
 
 def dense_table(matrix: Any) -> FloatArray:
     """Return a table of pairs as an array."""
-    found: FloatArray = matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix)
-    return found
+    return matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix)

@@ -160,8 +160,7 @@ def _p_values(
         D = _turned(means[pairs[0][of]] - means[pairs[1][of]], how.alternative)
         reached[of] = (limits[of, None] <= D).sum(axis=1)
     observed = 0.0 if is_exact else 1.0
-    p: FloatArray = (observed + reached) / (observed + means.shape[1])
-    return p
+    return (observed + reached) / (observed + means.shape[1])
 
 
 def _turned(D: FloatArray, alternative: Alternative) -> FloatArray:

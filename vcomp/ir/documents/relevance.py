@@ -375,8 +375,7 @@ def _outer(x: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def _diagonal(counts: FloatArray) -> FloatArray:
-    made: FloatArray = counts[:, :, np.newaxis] * np.eye(counts.shape[1])
-    return made
+    return counts[:, :, np.newaxis] * np.eye(counts.shape[1])
 
 
 def _left_out(tables: FloatArray, weights: FloatArray) -> FloatArray:

@@ -84,8 +84,7 @@ def _variance(X: FloatArray, i: int, j: int) -> float:
     mean /= n
     for t in range(n):
         squares += (X[j, t] - X[i, t] - mean) ** 2
-    variance: float = squares / (n - 1)
-    return variance
+    return squares / (n - 1)
 
 
 @njit(cache=True, nogil=True)

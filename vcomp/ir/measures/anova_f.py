@@ -153,5 +153,4 @@ def _power(f: float, n: FloatArray, k: int, alpha: float, *, one_way: bool) -> F
 
     u, v = k - 1, (k if one_way else k - 1) * (n - 1)
     noncentrality = np.minimum(k * n * f**2, _CERTAIN)
-    power: FloatArray = ncf.sf(central.isf(alpha, u, v), u, v, noncentrality)
-    return power
+    return ncf.sf(central.isf(alpha, u, v), u, v, noncentrality)

@@ -62,8 +62,7 @@ def share_of_truth(effects: FloatArray, errors: FloatArray, tolerance: FloatArra
     truth, error = np.square(effects).mean(axis=-1), np.square(errors).mean(axis=-1)
     total = np.asarray(truth + error)
     known = total > np.square(tolerance)
-    share: FloatArray = np.divide(truth, total, out=np.full(total.shape, np.nan), where=known)
-    return share
+    return np.divide(truth, total, out=np.full(total.shape, np.nan), where=known)
 
 
 def share_of_variance(system: float, error: float, n: FloatArray) -> FloatArray:

@@ -46,11 +46,9 @@ class RMSE(MeanMeasure):
 
     def actual_of_means(self, means: FloatArray, true_means: FloatArray) -> FloatArray:
         """Return ε of each collection."""
-        rmse: FloatArray = np.sqrt(np.square(means - true_means).mean(axis=-1))
-        return rmse
+        return np.sqrt(np.square(means - true_means).mean(axis=-1))
 
     def estimate_of_matrix(self, matrix: ScoreMatrix, n: FloatArray) -> FloatArray:
         """Return the standard error of mean scores, √((σ²(t) + σ²(st)) / n')."""
         components = TwoWay.from_scores(matrix)
-        root: FloatArray = np.sqrt((components.topic + components.residual) / n)
-        return root
+        return np.sqrt((components.topic + components.residual) / n)

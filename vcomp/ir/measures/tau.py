@@ -143,10 +143,8 @@ class Tau(CorrelationOfRankings):
         counts = pair_agreement(rows.means, rows.truth, *rows.tolerances).astype(float)
         if self.variant == "a":
             k = rows.n_systems
-            tau_a: FloatArray = counts[:, 0] / (k * (k - 1) / 2)
-            return tau_a
+            return counts[:, 0] / (k * (k - 1) / 2)
         untied = counts[:, 1] * counts[:, 2]
-        tau_b: FloatArray = np.divide(
+        return np.divide(
             counts[:, 0], np.sqrt(untied), out=np.full(len(counts), np.nan), where=untied > 0
         )
-        return tau_b

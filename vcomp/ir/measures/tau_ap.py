@@ -112,8 +112,7 @@ class TauAP(CorrelationOfRankings):
             tolerances = np.zeros(len(x)), np.zeros(len(x))
         if self.ranked_by == "collection":
             x, y, tolerances = y, x, tolerances[::-1]
-        tau_ap: FloatArray = 2.0 * mean_share_above(x, y, *tolerances) / (x.shape[1] - 1) - 1.0
-        return tau_ap
+        return 2.0 * mean_share_above(x, y, *tolerances) / (x.shape[1] - 1) - 1.0
 
 
 def _above_ties(x: FloatArray, y: FloatArray, ex: FloatArray, ey: FloatArray) -> FloatArray:
@@ -122,5 +121,4 @@ def _above_ties(x: FloatArray, y: FloatArray, ex: FloatArray, ey: FloatArray) ->
     below = (above > 0).sum(axis=1)
     share = (both / np.maximum(above, 1)).sum(axis=1)
     mean = np.divide(share, below, out=np.full(len(x), np.nan), where=below > 0)
-    tau_ap: FloatArray = 2.0 * mean - 1.0
-    return tau_ap
+    return 2.0 * mean - 1.0

@@ -75,8 +75,7 @@ class ErrorShare:
             return np.asarray(q ** (1.0 / self._slope()))
         a, b, c, x = self._beta()
         y = np.minimum(betaincinv(a, b, q * betainc(a, b, x)), x)
-        B: FloatArray = np.minimum(y / ((1.0 - y) * c), 1.0)
-        return B
+        return np.minimum(y / ((1.0 - y) * c), 1.0)
 
     def _beta(self) -> tuple[float, float, float, float]:
         """Return a, b, c and x: c B/(1 + c B) is beta(a, b), cut off at x."""
@@ -210,8 +209,7 @@ class RankDraws:
         from vcomp.ir.rank.kernels.drawn_ranks import drawn_agreement
 
         if n_topics is None:
-            counts: FloatArray = drawn_agreement(self.at_hand, self.truth, threshold)
-            return counts
+            return drawn_agreement(self.at_hand, self.truth, threshold)
         errors = self.errors * self._scales(row)[:, np.newaxis]
         means = self.truth + errors / np.sqrt(n_topics)
         counts = drawn_agreement(means, self.truth, threshold)
@@ -222,14 +220,10 @@ class RankDraws:
         from vcomp.ir.rank.kernels.drawn_ranks import drawn_expectation
 
         scales = np.sqrt(n_topics) / self._scales(row)
-        counts: FloatArray = drawn_expectation(
-            self.truth, self.order, self.precision, scales, threshold
-        )
-        return counts
+        return drawn_expectation(self.truth, self.order, self.precision, scales, threshold)
 
     def _scales(self, row: int) -> FloatArray:
-        scales: FloatArray = self.scales[row if len(self.scales) > 1 else 0]
-        return scales
+        return self.scales[row if len(self.scales) > 1 else 0]
 
 
 def _precision(pairs: Pairs) -> FloatArray:
@@ -524,10 +518,9 @@ class RankCorrelation:
         if self.variant == "a":
             return np.asarray(counts[:, 0] / (k * (k - 1) / 2))
         product = counts[:, 2] * counts[:, 3]
-        tau_b: FloatArray = np.divide(
+        return np.divide(
             counts[:, 0],
             np.sqrt(product),
             out=np.full(len(counts), np.nan),
             where=product > 0,
         )
-        return tau_b

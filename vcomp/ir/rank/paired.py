@@ -294,8 +294,7 @@ class PairedDifferences:
         if mean == 0.0:
             return np.full(len(g), constant)
         moved = g @ (squares / mean - 1.0)
-        scales: FloatArray = constant * np.exp(moved / (2.0 * np.sqrt(n * (n - 1.0))))
-        return scales
+        return constant * np.exp(moved / (2.0 * np.sqrt(n * (n - 1.0))))
 
     @property
     def standardized(self) -> FloatArray:

@@ -113,8 +113,7 @@ class SimulatedCollections:
 
     def __getitem__(self, number: int) -> FloatArray:
         """Return the scores of one collection, (n_topics, n_systems)."""
-        scores: FloatArray = self.scores[number]
-        return scores
+        return self.scores[number]
 
     def __iter__(self) -> Iterator[FloatArray]:
         return iter(self.scores)

@@ -263,8 +263,7 @@ class _Distribution:
         from vcomp.ir.simulate.kernels.quantile_tables import distances
 
         values = np.ascontiguousarray(np.sort(effects, axis=1))
-        found: FloatArray = distances(values, self.points, self.table, self.low, self.high)
-        return found
+        return distances(values, self.points, self.table, self.low, self.high)
 
 
 def _shares(Y: FloatArray) -> FloatArray:

@@ -43,8 +43,7 @@ def count_values(values: Any, low: Any, width: int) -> tuple[IntArray, LongArray
     if values.size <= FEW_ROWS:
         codes = (values.astype(np.int64) - low).astype(np.int32)
         return codes, np.bincount(codes, minlength=width)
-    found: tuple[IntArray, LongArray] = _count_values(values, low, width)
-    return found
+    return _count_values(values, low, width)
 
 
 @njit(cache=True, nogil=True)
@@ -78,8 +77,7 @@ def count_levels(codes: Any, n_levels: int) -> LongArray:
     """Return the number of rows of each level."""
     if codes.size <= FEW_ROWS:
         return np.bincount(codes, minlength=n_levels)
-    found: LongArray = _count_levels(codes, n_levels)
-    return found
+    return _count_levels(codes, n_levels)
 
 
 @njit(cache=True, nogil=True)
@@ -88,8 +86,7 @@ def _count_levels(codes: Any, n_levels: int) -> LongArray:
     last = counts.shape[1] - 1
     for i in range(codes.size):
         counts[codes[i], i & last] += 1
-    totals: LongArray = _added(counts)
-    return totals
+    return _added(counts)
 
 
 def determined_levels(inner: IntArray, outer: IntArray, n_inner: int) -> IntArray:
@@ -101,8 +98,7 @@ def determined_levels(inner: IntArray, outer: IntArray, n_inner: int) -> IntArra
         level = np.full(n_inner, -1, np.int32)
         level[inner] = outer
         return level if np.array_equal(level[inner], outer) else level[:0]
-    found: IntArray = _determined_levels(inner, outer, n_inner)
-    return found
+    return _determined_levels(inner, outer, n_inner)
 
 
 @njit(cache=True, nogil=True)
@@ -152,8 +148,7 @@ def fill_counts(places: Any, n_cells: int) -> IntArray:
     """Return the number of rows of each cell of a grid."""
     if places.size <= FEW_ROWS:
         return np.bincount(places, minlength=n_cells).astype(np.int32)
-    found: IntArray = _fill_counts(places, n_cells)
-    return found
+    return _fill_counts(places, n_cells)
 
 
 @njit(cache=True, nogil=True)
@@ -177,8 +172,7 @@ def group_sums(codes: IntArray, values: FloatArray, n_levels: int) -> FloatArray
         for j in range(values.shape[1]):
             sums[:, j] = np.bincount(codes, values[:, j], n_levels)
         return sums
-    found: FloatArray = _group_sums(codes, values, n_levels)
-    return found
+    return _group_sums(codes, values, n_levels)
 
 
 @njit(cache=True, nogil=True)
@@ -216,8 +210,7 @@ def group_counts(codes: IntArray, n_levels: int) -> FloatArray:
     """Return the number of rows of each level, as floats."""
     if codes.size <= FEW_ROWS:
         return np.bincount(codes, minlength=n_levels).astype(float)
-    found: FloatArray = _group_counts(codes, n_levels)
-    return found
+    return _group_counts(codes, n_levels)
 
 
 @njit(cache=True, nogil=True)

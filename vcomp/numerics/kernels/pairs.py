@@ -31,10 +31,7 @@ def pair_counts(
     """
     if rows.size <= FEW_ROWS:
         return _few_pair_counts(rows, cols, n_rows, n_cols, weights)
-    found: tuple[LongArray, IntArray, FloatArray] = _pair_counts(
-        rows, cols, n_rows, n_cols, weights
-    )
-    return found
+    return _pair_counts(rows, cols, n_rows, n_cols, weights)
 
 
 def _few_pair_counts(
@@ -162,8 +159,7 @@ def number_parts(above: IntArray) -> IntArray:
     """Return the number of each node's part, with parts numbered in the order of first nodes."""
     root = _roots(above)
     numbers = np.cumsum(root == np.arange(root.size)) - 1
-    parts: IntArray = numbers[root].astype(np.int32)
-    return parts
+    return numbers[root].astype(np.int32)
 
 
 def squared_counts(
@@ -174,8 +170,7 @@ def squared_counts(
         squares, of = counts * counts, np.repeat(np.arange(indptr.size - 1), np.diff(indptr))
         by_row = np.bincount(of, squares, indptr.size - 1).astype(float)
         return by_row, np.bincount(indices, squares, n_cols).astype(float)
-    found: tuple[FloatArray, FloatArray] = _squared_counts(indptr, indices, counts, n_cols)
-    return found
+    return _squared_counts(indptr, indices, counts, n_cols)
 
 
 @njit(cache=True, nogil=True)

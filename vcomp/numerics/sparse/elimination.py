@@ -280,8 +280,7 @@ class Factor:
         """
         if not self.pattern.leaf.all():
             return None
-        rows: FloatArray = -(self._leaves[:, columns].T @ self.inverse.corner).T
-        return rows
+        return -(self._leaves[:, columns].T @ self.inverse.corner).T
 
     def _solve_corner(self, right: FloatArray) -> FloatArray:
         from scipy.linalg.lapack import dpotrs
@@ -289,8 +288,7 @@ class Factor:
         # As an upper triangle in Fortran order the factor is not copied.
         with limited_blas(self.pattern.n_dense):
             x, _ = dpotrs(self.corner.T, right, lower=0)
-        solved: FloatArray = x
-        return solved
+        return x
 
     @cached_property
     def inverse(self) -> Inverse:
@@ -307,7 +305,7 @@ class Factor:
         # A copy, as sorting would reorder the caller's data.
         ordered = csr_array((rows.data.copy(), indices, rows.indptr), shape=rows.shape)
         ordered.sort_indices()
-        quadratics: FloatArray = ldl.sparse_quadratics(
+        return ldl.sparse_quadratics(
             ordered.indptr.astype(np.int64),
             ordered.indices.astype(np.int32),
             ordered.data.astype(float),
@@ -316,7 +314,6 @@ class Factor:
             self.pivots,
             self.inverse.corner,
         )
-        return quadratics
 
 
 class Inverse:
@@ -487,8 +484,7 @@ class Inverse:
             diagonal, *rest = self._derivative(slope, d.data)
             below, change = self.below(*rest), restored(diagonal)
             products[i] = [-(change @ e.diagonal + 2.0 * (below @ e.data)) for e in directions]
-        squares: FloatArray = 0.5 * (products + products.T)
-        return squares
+        return 0.5 * (products + products.T)
 
 
 def _cancels(corner: FloatArray, diagonal: FloatArray) -> bool:

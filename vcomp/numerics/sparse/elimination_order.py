@@ -240,8 +240,7 @@ def _seconds(counts: LongArray, n: int, ends: list[int]) -> FloatArray:
     of_dense = (
         _CUBE_SECONDS + _PRODUCT_SECONDS * products
     ) * dense**3 + _SQUARE_SECONDS * dense**2
-    seconds: FloatArray = _CALL_SECONDS + sparse + of_dense
-    return seconds
+    return _CALL_SECONDS + sparse + of_dense
 
 
 # Leaves -----------------------------------------------------------------------------------------
@@ -303,14 +302,12 @@ class LeafPairs:
     @property
     def ptr(self) -> LongArray:
         """(c + 1,) starts of the columns of L."""
-        ptr: LongArray = self.leading.indptr.astype(np.int64)
-        return ptr
+        return self.leading.indptr.astype(np.int64)
 
     @property
     def rows(self) -> IntArray:
         """Rows of the entries of L, in the dense part."""
-        rows: IntArray = self.leading.indices.astype(np.int32)
-        return rows
+        return self.leading.indices.astype(np.int32)
 
     def places(self, indices: IntArray, cut: int) -> LongArray:
         """Return the positions among the entries of L of the entries of the matrix.
@@ -339,8 +336,7 @@ class LeafPairs:
 
     def values(self, pivots: FloatArray) -> FloatArray:
         """Return the entries of L, for the pivots of the leaves."""
-        values: FloatArray = self.leading.data / np.repeat(pivots, np.diff(self.leading.indptr))
-        return values
+        return self.leading.data / np.repeat(pivots, np.diff(self.leading.indptr))
 
     def complement(self, pivots: FloatArray, diagonal: FloatArray) -> FloatArray:
         """Return the lower triangle of the Schur complement of the dense part, (m, m).
@@ -368,12 +364,10 @@ class LeafPairs:
         # The products have the lower triangle only.
         alone = self.leading.power(2).T @ np.diagonal(inverse)
         both = (self.products.T @ inverse.ravel())[:-1]
-        forms: FloatArray = (2.0 * both - alone) / pivots**2
-        return forms
+        return (2.0 * both - alone) / pivots**2
 
     def _summed(self, weights: FloatArray) -> FloatArray:
-        summed: FloatArray = (self.products @ weights).reshape(self.n_dense, self.n_dense)
-        return summed
+        return (self.products @ weights).reshape(self.n_dense, self.n_dense)
 
 
 def _earlier(ptr: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:

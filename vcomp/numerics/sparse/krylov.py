@@ -124,8 +124,7 @@ def _tridiagonal(main: FloatArray, off_diagonal: FloatArray) -> tuple[FloatArray
 
 
 def _dots(a: FloatArray, b: FloatArray) -> FloatArray:
-    dots: FloatArray = np.einsum("ij,ij->j", a, b)
-    return dots
+    return np.einsum("ij,ij->j", a, b)
 
 
 class Probes(Protocol):

@@ -111,8 +111,7 @@ class SparseTable:
             x.shape[1],
             lambda out, a, b: kernels.row_forms(*self._parts, scale, x, z, out, a, b),
         )
-        form: FloatArray = sums[0]
-        return form
+        return sums[0]
 
     def squares(self, scales: FloatArray) -> FloatArray:
         """Return the diagonal of B'diag(scale)B for each column of `scales`, (n_cols, c)."""

@@ -357,8 +357,7 @@ def _moved(
 
 def _rows_of(varying: BoolArray) -> IntArray:
     """Return the row of each varying column of X in a table."""
-    rows: IntArray = np.cumsum(varying, dtype=np.int32)
-    return rows
+    return np.cumsum(varying, dtype=np.int32)
 
 
 def restated(sums: CellSums, formula: Formula, columns: Mapping[str, str]) -> CellSums | None:

@@ -145,8 +145,7 @@ def united(a: LongArray, b: LongArray) -> LongArray:
     """
     both = np.concatenate([a, b])
     both.sort(kind="stable")
-    either: LongArray = both[np.diff(both, prepend=-1) != 0]
-    return either
+    return both[np.diff(both, prepend=-1) != 0]
 
 
 def _added_to_every(every: CellTable, part: CellTable) -> CellTable:
@@ -271,8 +270,7 @@ class CollapsePlan:
         places : of rows, ``combination * M + cell``
         """
         combination, cell = np.divmod(places, self.grid.n_cells)
-        by_cell: LongArray = cell * self.n_axes + combination
-        return by_cell
+        return cell * self.n_axes + combination
 
 
 def collapse_plan(coding: RowCoding) -> CollapsePlan | None:

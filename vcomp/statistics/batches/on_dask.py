@@ -218,16 +218,14 @@ class _Partitions:
 
     def total(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
         """Return the sum of ``of(*known, part)`` over the partitions."""
-        whole: Sum | None = self._summed(self._work(of, known))
-        return whole
+        return self._summed(self._work(of, known))
 
     def total_of_one_pass(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
         """Return the sum of ``of(*known, part)``, by a pass that needs no survey."""
         dask: Any = import_module("dask")
         work = dask.delayed(self._work(of, known), traverse=False)
         delayed = _tree(*self._each_by(_of_partition, work))
-        whole: Sum | None = None if delayed is None else dask.compute(delayed)[0]
-        return whole
+        return None if delayed is None else dask.compute(delayed)[0]
 
     def collapsed(self, coding: RowCoding, plan: CollapsePlan) -> PartSums:
         """Return the sums of all rows, with complete cells collapsed."""

@@ -231,8 +231,7 @@ class FacetPlaces:
                 self._texts = levels.astype(object)
             levels = self._texts
         positions = levels.get_indexer(categories)
-        table: LongArray = np.where(positions < 0, _ABSENT, self._steps[positions])
-        return table
+        return np.where(positions < 0, _ABSENT, self._steps[positions])
 
 
 def places_of_rows(

@@ -193,8 +193,7 @@ class SummedData:
                 f"the fit has {self.design.structure.n_rows:,} rows, and {n:,} were read now; "
                 "the rows must not change after the fit"
             )
-        total: Sum = counted.sum
-        return total
+        return counted.sum
 
     def _single_cells(self) -> Chunk | None:
         """Return the cells if each of them is one row, else None."""

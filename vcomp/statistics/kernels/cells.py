@@ -201,8 +201,7 @@ def cell_sums(places: Any, values: FloatArray, n_cells: int) -> FloatArray:
     """Return the sums of the values in each cell."""
     if places.size <= FEW_ROWS:
         return np.bincount(places, values, n_cells).astype(float)
-    sums: FloatArray = _cell_sums(places, values, n_cells)
-    return sums
+    return _cell_sums(places, values, n_cells)
 
 
 @njit(cache=True, nogil=True)

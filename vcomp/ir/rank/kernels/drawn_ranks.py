@@ -41,8 +41,7 @@ def drawn_agreement(means: FloatArray, truth: FloatArray, threshold: float) -> F
     m, k = means.shape
     if m * k * k > _FEW_PAIRS:
         count = _drawn_agreement if k < _MANY_SYSTEMS else _counted_agreement
-        counts: FloatArray = count(means, truth, threshold)
-        return counts
+        return count(means, truth, threshold)
     sums = np.zeros((4, m))
     x, y = np.ascontiguousarray(means.T), np.ascontiguousarray(truth.T)
     for i in range(1, k):
