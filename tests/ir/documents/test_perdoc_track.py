@@ -86,8 +86,8 @@ def test_skill_finds_what_is_relevant():
         ({"n_documents": 1}, "n_documents must be a whole number of at least 2"),
         ({"effects": {"skil": 1}}, "did you mean 'skill'"),
         ({"effects": {"skill": -1}}, "must be finite and at least 0"),
-        ({"effects": {"p:d": np.nan}}, "finite number"),
-        ({"effects": {"p:d": "1"}}, "finite number"),
+        ({"effects": {"p:d": np.nan}}, "must be finite and at least 0"),
+        ({"effects": {"p:d": "1"}}, "must be finite and at least 0"),
     ],
 )
 def test_bad_tracks(options, message):
