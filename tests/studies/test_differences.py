@@ -28,7 +28,7 @@ from vcomp.studies.differences import (
     correlations,
     left_out,
 )
-from vcomp.studies.planned import Known, _interval, mover
+from vcomp.studies.planned import EstimateEnds, _interval, mover
 from vcomp.studies.subsample import Subsets
 
 MEASURES = ["ap", "p20"]
@@ -49,7 +49,7 @@ UNIT = st.floats(0.01, 0.99)
 
 
 def known(low, estimate, high):
-    return Known(*(np.array([x]) for x in (estimate, low, high)))
+    return EstimateEnds(*(np.array([x]) for x in (estimate, low, high)))
 
 
 @settings(max_examples=examples(100), deadline=None)

@@ -54,7 +54,7 @@ _OPTIONS = {"n": ("goal", "coefficient", "facet"), "Phi_lambda": ("cut",)}
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
+class _QuantityOptions:
     """Plan and options of a quantity; see :meth:`HasDStudies.quantity`."""
 
     plan: PlanOptions
@@ -250,7 +250,7 @@ class HasDStudies:
         facets = self._components().facet_names
         refuse_sizes_as_options(facets, alpha=alpha, object=object, goal=goal, cut=cut)
         plan = PlanOptions(design, object, all_sizes(sizes, n), fixed, universe, within, layout)
-        options = _Options(plan, negative, goal, coefficient, facet, cut)
+        options = _QuantityOptions(plan, negative, goal, coefficient, facet, cut)
         return _quantity(
             self._components(),
             what,
@@ -266,7 +266,7 @@ def _quantity(
     what: str | Callable[..., Any],
     source_of: Callable[[Projected], IntervalSource],
     mean: MeanOfScores,
-    options: _Options,
+    options: _QuantityOptions,
     alpha: float,
 ) -> EstimatedQuantity:
     """Return estimate, standard error and interval of a quantity.
@@ -330,7 +330,7 @@ def _local(
     source: IntervalSource,
     components: VarianceComponents,
     mean: MeanOfScores,
-    options: _Options,
+    options: _QuantityOptions,
     default: Projected,
 ) -> FromComponents:
     negative = options.negative or default
@@ -386,7 +386,7 @@ def _of_plan(
     what: str,
     source: IntervalSource,
     mean: MeanOfScores,
-    options: _Options,
+    options: _QuantityOptions,
     alpha: float,
 ) -> EstimatedQuantity:
     plan = options.plan.plans(components)
@@ -436,7 +436,7 @@ def _required(
     plan: DStudyPlan,
     source: IntervalSource,
     local: FromComponents,
-    options: _Options,
+    options: _QuantityOptions,
     alpha: float,
 ) -> EstimatedQuantity:
     """Return the size of a facet that a coefficient needs, not rounded up."""

@@ -39,7 +39,7 @@ from vcomp.ir.accuracy_estimators import (
     ByPairs,
     ByPower,
     BySubsets,
-    Estimator,
+    MeasureEstimator,
 )
 from vcomp.ir.accuracy_result import Accuracy
 from vcomp.ir.agreement import Measure, complete, named
@@ -347,7 +347,7 @@ def accuracy_of(
     check_alpha(alpha)
     by_name, seed = named(chosen), seed_from(rng)
     splits = _Splits(model, trials, seed, workers, progress)
-    by_measure: dict[str, Estimator | None] = dict.fromkeys(by_name)
+    by_measure: dict[str, MeasureEstimator | None] = dict.fromkeys(by_name)
     if estimator != "split_half":
         by_measure = {
             name: _estimator_of(measure, scores, planned, sampled, estimator, splits)
@@ -383,7 +383,7 @@ def _estimator_of(
     sampled: str,
     estimator: TauEstimator,
     splits: _Splits,
-) -> Estimator | None:
+) -> MeasureEstimator | None:
     """Return the estimator of a measure; None if it must be extrapolated from halves.
 
     Parameters
@@ -456,7 +456,7 @@ def _halves(
     splits: _Splits,
     estimator: AccuracyEstimator,
     subsets: bool,
-) -> dict[str, Estimator]:
+) -> dict[str, MeasureEstimator]:
     """Return the estimators that extrapolate the measures from halves."""
     model = MODELS[-1] if splits.model is None else splits.model
     check_one_of("model", model, MODELS)

@@ -46,7 +46,7 @@ class Estimated:
     high: FloatArray
 
 
-class Estimator(Protocol):
+class MeasureEstimator(Protocol):
     """Estimator of one measure."""
 
     @property

@@ -21,7 +21,7 @@ from vcomp.ir.accuracy_estimators import (
     ByPower,
     BySubsets,
     Estimated,
-    Estimator,
+    MeasureEstimator,
 )
 from vcomp.ir.agreement import Measure
 from vcomp.ir.agreement import sizes as check_sizes
@@ -71,7 +71,7 @@ class Accuracy(display.Printed):
     """
 
     measures: Mapping[str, Measure]
-    estimators: Mapping[str, Estimator]
+    estimators: Mapping[str, MeasureEstimator]
     requested: FloatArray
     values: Mapping[str, Estimated]
     alpha: float

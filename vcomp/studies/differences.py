@@ -27,7 +27,7 @@ from vcomp.numerics import check_count, seed_from
 from vcomp.studies.planned import (
     ComparisonRecord,
     DifferenceInterval,
-    Known,
+    EstimateEnds,
     MeasureDifferences,
     pairs_table,
     required_facet,
@@ -215,20 +215,21 @@ def differences(
 
 def _known(
     compared: ComparisonRecord, coefficient: str, made: dict[str, Quantities], *, robust: bool
-) -> tuple[dict[str, Known], tuple[str, ...]]:
+) -> tuple[dict[str, EstimateEnds], tuple[str, ...]]:
     """Return the coefficients of the measures with their intervals, and notes."""
     columns = {name: study.columns for name, study in compared.studies.items()}
     if not robust:
         ends = f"{coefficient}_low", f"{coefficient}_high"
         return {
-            name: Known(c[coefficient], *(c[end] for end in ends)) for name, c in columns.items()
+            name: EstimateEnds(c[coefficient], *(c[end] for end in ends))
+            for name, c in columns.items()
         }, ()
-    known: dict[str, Known] = {}
+    known: dict[str, EstimateEnds] = {}
     notes: list[str] = []
     for name, study in compared.studies.items():
         source = compared.results[name].interval_source("robust", study.negative)
         found = source.limits(made[name], compared.alpha)
-        known[name] = Known(columns[name][coefficient], found.low, found.high)
+        known[name] = EstimateEnds(columns[name][coefficient], found.low, found.high)
         notes += [f"{name}: {note}." for note in found.notes]
     return known, tuple(notes)
 
@@ -302,7 +303,7 @@ def _same_plans(compared: ComparisonRecord) -> tuple[dict[str, FloatArray], tupl
 
 def _logarithms(
     study: DStudy, ratio: Quantities, goal: float, coefficient: str, facet: str
-) -> Known:
+) -> EstimateEnds:
     """Return the logarithm of the required size, not rounded up, with its interval."""
     values = ratio.values(used_components(study.components, study.negative).values)
     # No room for error variance: no size is enough.
@@ -315,7 +316,7 @@ def _logarithms(
         found = study.source.limits(ratio, study.alpha)
         low, high = found.low, found.high
     with np.errstate(divide="ignore"):
-        return Known(np.log(n), np.log(low), np.log(high))
+        return EstimateEnds(np.log(n), np.log(low), np.log(high))
 
 
 def _f_ends(

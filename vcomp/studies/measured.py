@@ -48,7 +48,7 @@ MATRIX_FORMULA = "score ~ (1|sys) + (1|topic)"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measure:
+class MeasureModel:
     """Data and model of a measure.
 
     Attributes
@@ -72,7 +72,7 @@ def measures_of(
     formula: str | None,
     responses: str | Sequence[str] | Mapping[str, str] | None,
     by: str | Sequence[str] | None,
-) -> list[Measure]:
+) -> list[MeasureModel]:
     """Return the measures, at least two, with different names.
 
     Parameters
@@ -121,7 +121,7 @@ def measures_of(
 # Data by name -----------------------------------------------------------------------------------
 
 
-def _named(data: Any, formula: str | None) -> list[Measure]:
+def _named(data: Any, formula: str | None) -> list[MeasureModel]:
     if not isinstance(data, Mapping) or not data:
         raise DataError(
             "data must be a mapping of names to tables, {'AP': ap, 'P@20': p20}, or one table "
@@ -136,11 +136,11 @@ def _named(data: Any, formula: str | None) -> list[Measure]:
     measures = []
     for name, value in data.items():
         if isinstance(value, VarianceComponentsResults):
-            measures.append(Measure(str(name), value.formula, value))
+            measures.append(MeasureModel(str(name), value.formula, value))
         elif formula is not None:
-            measures.append(Measure(str(name), formula, _rows(value)))
+            measures.append(MeasureModel(str(name), formula, _rows(value)))
         else:
-            measures.append(Measure(str(name), MATRIX_FORMULA, _matrix(str(name), value)))
+            measures.append(MeasureModel(str(name), MATRIX_FORMULA, _matrix(str(name), value)))
     return _distinct(measures)
 
 
@@ -206,7 +206,7 @@ def _of_one_table(
     formula: str,
     responses: str | Sequence[str] | Mapping[str, str] | None,
     by: str | Sequence[str] | None,
-) -> list[Measure]:
+) -> list[MeasureModel]:
     source = open_source(data)
     models = _models(source, formula, responses)
     groups = _names("by", by)
@@ -215,7 +215,7 @@ def _of_one_table(
             raise source.no_column(column)
     frame = source.read(_used(source, models, groups))
     if not groups:
-        return [Measure(m.name, m.formula, frame, response=m.response) for m in models]
+        return [MeasureModel(m.name, m.formula, frame, response=m.response) for m in models]
     n_missing = int(frame[groups].isna().any(axis=1).sum())
     if n_missing:
         raise DataError(f"{n_missing:,} rows have no value in {' or '.join(map(repr, groups))}")
@@ -231,7 +231,7 @@ def _of_one_table(
         labels = dict(zip(groups, key if isinstance(key, tuple) else (key,), strict=True))
         words = [*([model.name] if len(models) > 1 else []), *map(str, labels.values())]
         both = {"response": model.name, **labels} if len(models) > 1 else labels
-        measures.append(Measure(", ".join(words), model.formula, part, both, model.response))
+        measures.append(MeasureModel(", ".join(words), model.formula, part, both, model.response))
     return _distinct(measures)
 
 
@@ -276,7 +276,7 @@ def _used(source: Source, models: Sequence[_Model], groups: Sequence[str]) -> li
     return [c for c in source.columns if c in groups or any(c in text for text in texts)]
 
 
-def _distinct(measures: list[Measure]) -> list[Measure]:
+def _distinct(measures: list[MeasureModel]) -> list[MeasureModel]:
     names = [m.name for m in measures]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
@@ -445,7 +445,7 @@ _Made = tuple[VarianceComponentsResults, DStudy] | VcompError
 
 
 def _fit_all(
-    measures: list[Measure], settings: _Options, workers: int, progress: bool | None
+    measures: list[MeasureModel], settings: _Options, workers: int, progress: bool | None
 ) -> list[_Made]:
     """Return the fit and D-study of every measure, or the error."""
     current = threading.local()
@@ -473,7 +473,7 @@ def _fit_all(
     return [done[number] for number in range(len(measures))]
 
 
-def _one(measure: Measure, settings: _Options) -> tuple[VarianceComponentsResults, DStudy]:
+def _one(measure: MeasureModel, settings: _Options) -> tuple[VarianceComponentsResults, DStudy]:
     res = measure.data
     if not isinstance(res, VarianceComponentsResults):
         res = _model(measure, settings).fit(settings.method, **settings.options)
@@ -487,7 +487,7 @@ def _one(measure: Measure, settings: _Options) -> tuple[VarianceComponentsResult
         raise PlanError(f"measure {measure.name!r}: {error}") from None
 
 
-def _model(measure: Measure, settings: _Options) -> VarianceComponentsModel:
+def _model(measure: MeasureModel, settings: _Options) -> VarianceComponentsModel:
     rows, missing, environment = measure.data, settings.missing, settings.environment
     if measure.response is not None:
         design, response = measure.formula, measure.response

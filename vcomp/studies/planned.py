@@ -133,7 +133,7 @@ DifferenceInterval: TypeAlias = Literal["mover", "robust", "bootstrap"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Known:
+class EstimateEnds:
     """Estimates of one measure with interval ends, (m,) each."""
 
     estimate: FloatArray
@@ -194,7 +194,9 @@ def _interval(low: float, high: float) -> str:
     return display.MISSING if unknown else f"[{', '.join(display.fixed([low, high], decimals=3))}]"
 
 
-def mover(first: Known, second: Known, r: FloatArray) -> tuple[FloatArray, FloatArray]:
+def mover(
+    first: EstimateEnds, second: EstimateEnds, r: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Return confidence limits of differences between estimates by MOVER.
 
     Parameters
@@ -230,7 +232,7 @@ def _length(a: FloatArray, b: FloatArray, r: FloatArray) -> FloatArray:
 
 def pairs_table(
     names: list[str],
-    known: dict[str, Known],
+    known: dict[str, EstimateEnds],
     correlation: dict[tuple[str, str], FloatArray],
     sizes: dict[str, FloatArray],
     *,

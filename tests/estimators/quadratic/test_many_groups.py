@@ -7,7 +7,7 @@ import pytest
 import vcomp
 from vcomp.estimators.quadratic.probed_priors import ProbedPriors
 from vcomp.estimators.quadratic.reductions import Adjustment, ReductionLimits, Reductions
-from vcomp.estimators.quadratic.spaces import Contrasts
+from vcomp.estimators.quadratic.spaces import SpaceContrasts
 
 NONE, A, B = frozenset[int](), frozenset({0}), frozenset({1})
 ADJUSTMENTS = {
@@ -103,7 +103,7 @@ def test_probed_equations_of_minque(formula, w):
     stats = products(formula, data)
     w, v = np.array(w), np.linspace(0.3, 1.2, len(w))
     v[0] = -0.05  # estimates may be negative
-    exact, probed = Contrasts(stats), ProbedPriors(stats, 600, seed=3)
+    exact, probed = SpaceContrasts(stats), ProbedPriors(stats, 600, seed=3)
     expected, found = exact.at(w), probed.at(w)
     np.testing.assert_allclose(found.right, expected.right, rtol=1e-10)
     np.testing.assert_allclose(found.second, expected.second, rtol=1e-7)

@@ -84,7 +84,7 @@ def test_right_hand_sides_of_all_forms_agree():
     few = minque._priors(made.statistics)
     many = minque._priors(made.statistics, dense_below=0)
     probed = minque.ProbedPriors(made.statistics.cross_products)
-    expected = [minque.Contrasts(s.cross_products).at(w).right for s in drawn]
+    expected = [minque.SpaceContrasts(s.cross_products).at(w).right for s in drawn]
     for priors in (few, many, probed):
         np.testing.assert_allclose(priors.rights(w, drawn), expected, rtol=1e-9)
 

@@ -12,10 +12,10 @@ import vcomp
 from tests.helpers.dense_likelihood import DenseLikelihood
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.quadratic.spaces import (
-    Contrasts,
     EngineForms,
     PriorForms,
     Space,
+    SpaceContrasts,
     finest_terms,
 )
 
@@ -150,7 +150,7 @@ def priors(dense):
 
 
 def test_equations_of_minque_at_any_prior(dense):
-    contrasts = Contrasts(dense.stats)
+    contrasts = SpaceContrasts(dense.stats)
     other = vcomp.VarianceComponentsModel(
         dense.formula,
         frame().assign(y=lambda d: np.exp(0.1 * d["y"]) + d["x"]),
@@ -172,7 +172,7 @@ def test_equations_of_minque_at_any_prior(dense):
 
 
 def test_covariance_of_the_equations_at_other_components(dense):
-    contrasts = Contrasts(dense.stats)
+    contrasts = SpaceContrasts(dense.stats)
     first, second, _ = priors(dense)
     for w, v in ((first, second), (second, first), (second, second)):
         P, _ = dense.P(w)
@@ -184,7 +184,7 @@ def test_covariance_of_the_equations_at_other_components(dense):
 
 @pytest.mark.parametrize("w", [[1.0, 0.0], [1.0, -1.0], [-10.0, 1.0]])
 def test_priors_without_a_positive_definite_matrix_are_refused(w):
-    contrasts = Contrasts(Dense("one term").stats)
+    contrasts = SpaceContrasts(Dense("one term").stats)
     with pytest.raises(np.linalg.LinAlgError):
         contrasts.at(np.array(w))
 

@@ -12,7 +12,7 @@ from vcomp.inference.assumptions import excess_kurtosis, skewness
 from vcomp.inference.assumptions.diagnosis import _LISTED as LISTED
 from vcomp.inference.assumptions.equal_variances import LevelStatistic, level_spread, permuted
 from vcomp.inference.assumptions.samples import (
-    Sample,
+    EffectSample,
     ShapeNull,
     blocks,
     deviates,
@@ -64,7 +64,7 @@ def test_outliers_are_named_and_the_critical_deviate_has_its_level():
     bound = 29 / np.sqrt(30) * np.sqrt(t**2 / (28 + t**2))
     assert null.critical(0.05) == pytest.approx(bound, abs=0.06)
     values = np.append(np.linspace(-1.0, 1.0, 29), 9.0)
-    found = Sample("topic", values).with_outliers(null.critical(0.05), lambda k: f"t{k}")
+    found = EffectSample("topic", values).with_outliers(null.critical(0.05), lambda k: f"t{k}")
     assert [label for label, _ in found.outliers] == ["t29"]
     z = np.sort(np.abs(found.deviates))[::-1]
     for critical, n in ((z[0], 0), (z[1], 1), (np.nextafter(z[2], 0.0), 3 + (z[3] == z[2]))):
@@ -208,9 +208,9 @@ def test_deviates_are_standard_scores():
     x = np.random.default_rng(3).exponential(size=(9, 3)) - 4.0
     scores = stats.zscore(x, axis=0, ddof=1)
     np.testing.assert_allclose(deviates(x), np.abs(scores).max(axis=0), rtol=1e-13)
-    np.testing.assert_allclose(Sample("t", x[:, 1]).deviates, scores[:, 1], rtol=1e-12)
+    np.testing.assert_allclose(EffectSample("t", x[:, 1]).deviates, scores[:, 1], rtol=1e-12)
     null = ShapeNull(np.linspace(1e-3, 0.2, 19), np.linspace(1.0, 3.0, 19))
-    sample = Sample("t", x[:, 0], outliers=(("t3", 9.0), ("t1", 8.0)))
+    sample = EffectSample("t", x[:, 0], outliers=(("t3", 9.0), ("t1", 8.0)))
     normality, outliers = null.tests(sample, "drawn")
     r = np.corrcoef(np.sort(x[:, 0]), stats.norm.ppf((np.arange(1, 10) - 0.375) / 9.25))[0, 1]
     assert normality.statistic == pytest.approx(1.0 - r**2, rel=1e-11)
@@ -225,8 +225,8 @@ def test_outliers_beyond_those_that_are_listed_are_counted(n):
     scores = np.random.default_rng(1).normal(size=(8, 5))
     found = vcomp.diagnose(scores, n=19)
     listed = tuple((f"t{k}", 9.0 - k) for k in range(n))
-    little = Sample("system", np.arange(5.0), known=0.4999)
-    made = replace(found, samples=(Sample("topic", np.arange(8.0), outliers=listed), little))
+    little = EffectSample("system", np.arange(5.0), known=0.4999)
+    made = replace(found, samples=(EffectSample("topic", np.arange(8.0), outliers=listed), little))
     lines = made._named()
     outlying = [line for line in lines if line.startswith("Outlying in topic: ")]
     assert len(outlying) == (n > 0)

@@ -10,7 +10,7 @@ import pytest
 
 import vcomp
 from vcomp.inference.intervals.influences import _sets
-from vcomp.inference.intervals.level_layout import Folded, Layout, Room
+from vcomp.inference.intervals.level_layout import Folded, LevelLayout, Room
 
 FORMULAS = {
     "grid": ("y ~ (1|p) + (1|i) + (1|a) + (1|p:i)", False),
@@ -55,7 +55,7 @@ def layout_of(model, room):
     def total(of, *known):
         return of(*known, model.statistics.rows)
 
-    return Layout.of(model.design, _sets(model.design), total, room)
+    return LevelLayout.of(model.design, _sets(model.design), total, room)
 
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed")

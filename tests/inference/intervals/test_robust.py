@@ -20,13 +20,13 @@ from vcomp.inference.intervals.classical import mean_squares
 from vcomp.inference.intervals.influences import (
     FEWEST,
     _by_set,
-    _Point,
+    _InfluencePoint,
     _sets,
     closed_sets,
     exactly_shared,
     level_variances,
 )
-from vcomp.inference.intervals.level_layout import Layout, Room
+from vcomp.inference.intervals.level_layout import LevelLayout, Room
 from vcomp.inference.intervals.level_passes import _FEW_ROWS, sum_influences
 from vcomp.inference.intervals.robust import (
     _Relation,
@@ -87,8 +87,10 @@ def shared_in(res, room):
     def total(of, *known):
         return of(*known, chunk)
 
-    layout = Layout.of(model.design, _sets(model.design), total, room)
-    point = _Point.of(layout, prediction_engine(model.statistics), total, access.components)
+    layout = LevelLayout.of(model.design, _sets(model.design), total, room)
+    point = _InfluencePoint.of(
+        layout, prediction_engine(model.statistics), total, access.components
+    )
     sums = total(sum_influences, point.work(slabs=True))
     products = np.array([*_by_set(layout, sums), sums.of_rows])
     numbers = [np.count_nonzero(layout.counts[s]) for s in layout.sets]
@@ -237,8 +239,10 @@ def test_rows_with_weights_count_as_often(n):
     def total(of, *known):
         return of(*known, chunk)
 
-    layout = Layout.of(model.design, _sets(model.design), total)
-    work = _Point.of(layout, prediction_engine(model.statistics), total, v).work(slabs=False)
+    layout = LevelLayout.of(model.design, _sets(model.design), total)
+    work = _InfluencePoint.of(layout, prediction_engine(model.statistics), total, v).work(
+        slabs=False
+    )
     one = sum_influences(work, chunk)
     both = sum_influences(work, replace(chunk, counts=np.full(n, 2.0)))
     # Sums of n terms that cancel, in units of their size.
@@ -336,14 +340,14 @@ def test_influences_are_continuous_at_the_bound(name):
     def total(of, *known):
         return of(*known, chunk)
 
-    layout = Layout.of(model.design, _sets(model.design), total, Room())
+    layout = LevelLayout.of(model.design, _sets(model.design), total, Room())
     for term in range(access.components.size - 1):
         made = []
         for share in (1.0, 1e-7, 0.0):
             v = access.components.copy()
             v[term] *= share
             made.append(
-                _Point.of(layout, prediction_engine(model.statistics), total, v).pulls[
+                _InfluencePoint.of(layout, prediction_engine(model.statistics), total, v).pulls[
                     :, [0, 2, 3]
                 ]
             )

@@ -12,7 +12,7 @@ from tests.helpers.quadratic import quadratic
 from vcomp.estimators.likelihood.engine import Derivatives
 from vcomp.exceptions import EstimationError
 from vcomp.inference.profile.constrained import (
-    Surface,
+    ConstraintSurface,
     _Search,
     is_positive_within,
     maximise_on,
@@ -139,22 +139,24 @@ def test_components_are_rescaled_to_a_plane_in_one_step(weights):
 def test_what_has_no_value_cannot_be_rescaled():
     nothing = np.zeros(2, dtype=bool)
     for normal, gap in ((np.nan, 1.0), (1.0, np.nan), (0.0, 1.0), (np.inf, 1.0)):
-        surface = Surface(lambda v, x=normal: np.full(2, x), lambda v, x=gap: x, is_flat=False)
+        surface = ConstraintSurface(
+            lambda v, x=normal: np.full(2, x), lambda v, x=gap: x, is_flat=False
+        )
         with pytest.raises(np.linalg.LinAlgError):
             rescaled(np.ones(2), surface, nothing)
-    there = Surface(lambda v: np.zeros(2), lambda v: 0.0, is_flat=False)
+    there = ConstraintSurface(lambda v: np.zeros(2), lambda v: 0.0, is_flat=False)
     assert rescaled(np.ones(2), there, nothing).tolist() == [1.0, 1.0]
 
 
 def test_a_step_that_does_not_come_nearer_is_none():
-    surface = Surface(lambda v: np.ones(2), lambda v: 1.0, is_flat=False)
+    surface = ConstraintSurface(lambda v: np.ones(2), lambda v: 1.0, is_flat=False)
     search = SimpleNamespace(surface=surface)
     assert _Search._nearer(search, np.ones(2), np.full(2, -0.5), 1.0) is None
 
 
 @pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
 def test_components_return_to_a_curved_surface_of_any_unit(unit):
-    surface = Surface(
+    surface = ConstraintSurface(
         lambda v: unit * np.array([v[1], v[0], 0.0]), lambda v: unit * (2.0 - v[0] * v[1]),
         is_flat=False,
     )  # fmt: skip
@@ -231,7 +233,9 @@ def test_the_curvature_of_a_quadratic_surface_is_that_of_all_steps():
     rng = np.random.default_rng(3)
     root = rng.normal(size=(3, 3))
     H = root + root.T
-    surface = Surface(lambda v: H @ v, lambda v: 1.0 - 0.5 * float(v @ H @ v), is_flat=False)
+    surface = ConstraintSurface(
+        lambda v: H @ v, lambda v: 1.0 - 0.5 * float(v @ H @ v), is_flat=False
+    )
     engine = quadratic(np.eye(3), np.ones(3), average=1.0, observed=True)
     search = _Search(engine, surface, np.zeros(3, dtype=bool))
     path = [search_point(engine, v) for v in rng.uniform(0.5, 2.0, (4, 3))]

@@ -18,7 +18,7 @@ from tests.helpers.profile_models import Z, component, engine_of, fitted, one_wa
 from vcomp.estimators.likelihood import choose_engine
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood
 from vcomp.exceptions import EstimationError, PlanError
-from vcomp.inference.profile.constrained import Surface, maximise_on, search_point
+from vcomp.inference.profile.constrained import ConstraintSurface, maximise_on, search_point
 from vcomp.inference.profile.constraints import LinearConstraint, RatioConstraint, SmoothConstraint
 from vcomp.inference.profile.profile import engine_without, profile_fixed_effect, profile_quantity
 
@@ -279,7 +279,7 @@ def test_refusals_of_a_quantity(without_a):
 def test_a_surface_without_components_is_refused():
     model, v = fitted("one way")
     engine = engine_of(model)
-    below = Surface(normal=lambda x: np.ones(2), gap=lambda x: -1.0 - x.sum())
+    below = ConstraintSurface(normal=lambda x: np.ones(2), gap=lambda x: -1.0 - x.sum())
     with pytest.raises(EstimationError, match="cannot be traced"):
         maximise_on(engine, search_point(engine, v), below, np.zeros(2, dtype=bool))
 

@@ -47,7 +47,7 @@ class BlockSums:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Part:
+class _PrecisionPart:
     """The derivative D of C by one natural parameter, and the sums that belong to it.
 
     Attributes
@@ -99,10 +99,12 @@ class BlockEquations:
         self.pattern, self._lower = Pattern.of(plan), plan.lower
         none = np.zeros(self.n_effects + stats.n_fixed)
         self.parts = [
-            _Part(gram, self._direction(gram), self._right(group), group.yy)
+            _PrecisionPart(gram, self._direction(gram), self._right(group), group.yy)
             for gram, group in zip(grams, sums.groups, strict=True)
         ]
-        self.parts += [_Part(prior, self._direction(prior), none, 0.0) for prior in priors]
+        self.parts += [
+            _PrecisionPart(prior, self._direction(prior), none, 0.0) for prior in priors
+        ]
 
     def _of_rows(self, group: CrossProducts) -> Any:
         """Return A'DA of a residual group, sparse."""

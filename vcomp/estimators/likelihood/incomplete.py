@@ -278,7 +278,7 @@ class CompletedLikelihood(LastPoint["_Point"], ExactEngine, CrossProductsEngine)
 
     # One point ------------------------------------------------------------------------------
 
-    def _evaluated(self, v: FloatArray) -> _Point:
+    def _evaluated(self, v: FloatArray) -> _HolesPoint:
         groupings, holes = self.grid.groupings, self.grid.holes
         blank = GroupedColumns((np.zeros((0, 1, 1)),), np.zeros((1, 1)))
         plain = {s: NestedCovariance(groupings.remainder, blank) for s in self.grid.coefficients}
@@ -299,7 +299,7 @@ class CompletedLikelihood(LastPoint["_Point"], ExactEngine, CrossProductsEngine)
             M = self.grid.coefficients[contrasts]
             forms = NestedCovariance(groupings.remainder, grouped).forms(M @ v)
             total.add(forms, M, prod(self.grid.shape[f] - 1 for f in contrasts), columns)
-        return _Point(v, matrix, exact, total, tables, filled)
+        return _HolesPoint(v, matrix, exact, total, tables, filled)
 
     def _cells(self, tables: FloatArray) -> Cells:
         b = len(tables)
@@ -325,7 +325,7 @@ class CompletedLikelihood(LastPoint["_Point"], ExactEngine, CrossProductsEngine)
 
     # Value, traces, information ---------------------------------------------------------------
 
-    def _traces(self, point: _Point) -> FloatArray:
+    def _traces(self, point: _HolesPoint) -> FloatArray:
         """Return tr(P V_t), (k + 1,), eq. (4.2); V⁻¹ for P in ML."""
         if point.traces is None:
             point.traces = point.total.traces - _traces_of_holes(point)
@@ -333,7 +333,7 @@ class CompletedLikelihood(LastPoint["_Point"], ExactEngine, CrossProductsEngine)
             return point.traces
         return point.traces - point.total.fixed_traces()
 
-    def _average(self, point: _Point) -> FloatArray:
+    def _average(self, point: _HolesPoint) -> FloatArray:
         """Return the average information ½ y'P V_t P V_u P y, eqs. (4.5) and (5.5)."""
         if point.average is None:
             e = point.total.contrast
@@ -346,7 +346,7 @@ class CompletedLikelihood(LastPoint["_Point"], ExactEngine, CrossProductsEngine)
             point.average = 0.25 * (total + total.T)
         return point.average
 
-    def _effects(self, point: _Point) -> tuple[FloatArray, ...]:
+    def _effects(self, point: _HolesPoint) -> tuple[FloatArray, ...]:
         """Return û_t = σ²_t Z_t'P ỹ of each term, with ỹ the filled response."""
         grid, e = self.grid, point.total.contrast
         single = grid.groupings.remainder.n_groupings
@@ -369,7 +369,7 @@ class CompletedLikelihood(LastPoint["_Point"], ExactEngine, CrossProductsEngine)
 
 
 @dataclass(slots=True)
-class _Point:
+class _HolesPoint:
     """The filled grid at one value of the components."""
 
     v: FloatArray
@@ -382,7 +382,7 @@ class _Point:
     average: FloatArray | None = None
 
 
-def _traces_of_holes(point: _Point) -> FloatArray:
+def _traces_of_holes(point: _HolesPoint) -> FloatArray:
     """Return tr(K_mm⁻¹[K V_t K]_mm) of every component, (k + 1,)."""
     inverse, traces = point.exact.inverse(), np.zeros(point.v.size)
     for first in range(0, inverse.shape[0], _COLUMNS):

@@ -27,7 +27,7 @@ _QUICK = 0.01
 
 
 @dataclass(slots=True)
-class _Point:
+class _LevelsPoint:
     """V at one value of the components, with what was computed from it."""
 
     v: FloatArray
@@ -37,7 +37,7 @@ class _Point:
     average: FloatArray | None = None
 
 
-class LevelsLikelihood(TotalsEngine[_Point]):
+class LevelsLikelihood(TotalsEngine[_LevelsPoint]):
     """Restricted or full log-likelihood of the levels of one facet.
 
     Parameters
@@ -145,22 +145,22 @@ class LevelsLikelihood(TotalsEngine[_Point]):
             return np.zeros((0, 0)), np.zeros((self.grid.n_fixed, 0))
         return self._forms_of_effects(v, terms)[:2]
 
-    def _projections(self, point: _Point) -> list[FloatArray]:
+    def _projections(self, point: _LevelsPoint) -> list[FloatArray]:
         sums = enumerate(self._group_sums(point.projected))
         return [self.grid.of_groups(table, t) for t, table in sums]
 
-    def _diagonal(self, point: _Point, term: int) -> FloatArray:
+    def _diagonal(self, point: _LevelsPoint, term: int) -> FloatArray:
         return self.grid.of_groups(point.covariance.group_diagonal(term), term)
 
     # At one point -------------------------------------------------------------------------------
 
-    def _total(self, point: _Point) -> Totals:
+    def _total(self, point: _LevelsPoint) -> Totals:
         return point.total
 
-    def _traces(self, point: _Point) -> FloatArray:
+    def _traces(self, point: _LevelsPoint) -> FloatArray:
         return point.covariance.traces
 
-    def _evaluated(self, v: FloatArray) -> _Point:
+    def _evaluated(self, v: FloatArray) -> _LevelsPoint:
         grid, k = self.grid, self.grid.n_terms
         covariance = LevelCovariance(grid, v)
         z = covariance.solve(grid.tables)
@@ -171,9 +171,9 @@ class LevelsLikelihood(TotalsEngine[_Point]):
             total.first[t] = product(sums, sums)
         own = z / (grid.divisors if grid.replicates is None else grid.replicates)
         total.first[k] = product(own, z) + grid.within / v[-1] ** 2
-        return _Point(v, covariance, z, total)
+        return _LevelsPoint(v, covariance, z, total)
 
-    def _average(self, point: _Point) -> FloatArray:
+    def _average(self, point: _LevelsPoint) -> FloatArray:
         """Return the average information ½ y'P V_t P V_u P y, eq. (5.5)."""
         if point.average is None:
             total, c = point.total, point.total.contrast
@@ -186,7 +186,7 @@ class LevelsLikelihood(TotalsEngine[_Point]):
             point.average = 0.5 * forms
         return point.average
 
-    def _squares(self, point: _Point) -> Totals:
+    def _squares(self, point: _LevelsPoint) -> Totals:
         """Return the totals with the forms for the expected information."""
         total = point.total
         if not total.squares.any():

@@ -31,11 +31,11 @@ from vcomp.estimators.quadratic.closed_form import (
 )
 from vcomp.estimators.quadratic.probed_priors import ProbedPriors
 from vcomp.estimators.quadratic.spaces import (
-    Contrasts,
     EngineForms,
     ExpectingEngine,
     PriorForms,
     Priors,
+    SpaceContrasts,
 )
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import covariance_of_solution, is_positive, solve
@@ -136,7 +136,7 @@ class MINQUE:
         # Orthogonal strata give the equations at a prior that is not zero in less time.
         few = 0 if stats.strata is not None and w[:-1].any() else _DENSE_BELOW
         priors = _priors(stats, few) if once else None
-        if priors is None or not (isinstance(priors, Contrasts) or w[:-1].any()):
+        if priors is None or not (isinstance(priors, SpaceContrasts) or w[:-1].any()):
             return lambda responses: [self._point(s, names, w) for s in responses]
         # The equations do not depend on the response, nor the estimates on the unit of w.
         forms = _forms(priors, w / w.sum())
@@ -276,7 +276,7 @@ def _priors(
     limits: EngineLimits = _LIMITS,
 ) -> Priors:
     if sum(stats.sizes) <= dense_below:
-        return Contrasts(stats.cross_products)
+        return SpaceContrasts(stats.cross_products)
     engine = choose_engine(stats, reml=True, limits=limits)
     if "expected" in engine.kinds:
         expecting = cast(ExpectingEngine, engine)
@@ -389,7 +389,7 @@ def _next(priors: Priors, w: FloatArray, values: FloatArray) -> PriorForms | Non
 
     None if no fraction of the step leads to a positive definite V.
     """
-    if not isinstance(priors, Contrasts):
+    if not isinstance(priors, SpaceContrasts):
         _refuse_negative(values)
     fraction = 1.0
     for _ in range(_HALVINGS):

@@ -11,7 +11,7 @@ B'y and B'Z_u. These need cross-products only:
 * the remaining part of the other terms and of X, the tail, is dense; a pivoted Cholesky
   factorisation of its cross-products determines its rank and makes it orthonormal.
 
-MINQUE uses the same coordinates in :class:`Contrasts`.
+MINQUE uses the same coordinates in :class:`SpaceContrasts`.
 """
 
 from __future__ import annotations
@@ -385,7 +385,7 @@ class Priors(Protocol):
         """
 
 
-class Contrasts:
+class SpaceContrasts:
     """MINQUE's equations from contrasts of the data: priors may be negative.
 
     The contrasts are coordinates in an orthonormal basis of the space that the terms add to X.

@@ -18,7 +18,7 @@ from vcomp._typing import FloatArray
 from vcomp.formula import REPLICATE, Design
 from vcomp.gtheory.allocation.cost import Cost, CostFunction, money
 from vcomp.gtheory.allocation.problem import SizeProblem, evaluate
-from vcomp.gtheory.allocation.solve import Limit, Solution, solve
+from vcomp.gtheory.allocation.solve import AllocationSolution, Limit, solve
 from vcomp.gtheory.allocation.solve_any import solve_any
 from vcomp.gtheory.requirement import outer_facets
 from vcomp.gtheory.study_record import S
@@ -79,7 +79,7 @@ class Alternative:
     """
 
     problem: SizeProblem
-    solution: Solution
+    solution: AllocationSolution
     values: FloatArray
     rank: tuple[float, float]
 
@@ -116,7 +116,7 @@ class Alternative:
 
     @classmethod
     def _of_solution(
-        cls, problem: SizeProblem, solution: Solution, components: FloatArray, aim: Aim
+        cls, problem: SizeProblem, solution: AllocationSolution, components: FloatArray, aim: Aim
     ) -> Alternative:
         error = solution.error - float(problem.spared @ components)
         values = aim.value(float(problem.universe @ components), error)

@@ -81,7 +81,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Solution:
+class AllocationSolution:
     """The best designs, the best one first; none if no sizes keep the limit.
 
     Attributes
@@ -368,7 +368,7 @@ def solve(
     top: int = 1,
     near: float = 0.0,
     most_rows: int = _MOST_ROWS,
-) -> list[Solution]:
+) -> list[AllocationSolution]:
     """Return the globally best sizes of one design for several error variances and limits.
 
     Facets that do not affect the error have their least size, facets without cost their largest.
@@ -439,11 +439,11 @@ def _solve_part(
     top: int,
     near: float,
     most_rows: int,
-) -> list[Solution]:
+) -> list[AllocationSolution]:
     """Return the solutions of problems that are solved together."""
     K, F = len(errors), lo.size
     problems, numbers = _problems(errors, cost, lo, hi, limits, near)
-    solutions = [Solution(np.empty((0, F)), np.empty(0), np.empty(0))] * K
+    solutions = [AllocationSolution(np.empty((0, F)), np.empty(0), np.empty(0))] * K
     try:
         designs = _search(problems, top, near, most_rows)
     except _TooManyRowsError:
@@ -464,7 +464,9 @@ def _solve_part(
                 "the best design has more levels of a facet than can be counted: are budget and "
                 "prices in the same unit? Otherwise give bounds="
             )
-        solutions[k] = Solution(rows, evaluate(errors[k], 1.0 / rows), evaluate(cost, rows))
+        solutions[k] = AllocationSolution(
+            rows, evaluate(errors[k], 1.0 / rows), evaluate(cost, rows)
+        )
     return solutions
 
 

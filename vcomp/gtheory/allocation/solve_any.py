@@ -11,7 +11,7 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.allocation.problem import SizeProblem, evaluate
-from vcomp.gtheory.allocation.solve import ROOM, Limit, Solution, first_sizes, tie_class
+from vcomp.gtheory.allocation.solve import ROOM, AllocationSolution, Limit, first_sizes, tie_class
 
 _MOST_ROWS = 4_000_000
 """Largest number of combinations of all sizes but one that a search tries."""
@@ -24,7 +24,7 @@ _SAMPLE, _FIRST = 500, 10.0
 
 def solve_any(
     problem: SizeProblem, error: FloatArray, limit: Limit, *, top: int = 1, near: float = 0.0
-) -> Solution:
+) -> AllocationSolution:
     """Return the best sizes for a cost function that is only known not to fall.
 
     All affordable sizes are tried, except for one facet, whose size is the largest within the
@@ -45,7 +45,7 @@ def solve_any(
         are too many combinations of sizes.
     """
     F = problem.lo.size
-    nothing = Solution(np.empty((0, F)), np.empty(0), np.empty(0))
+    nothing = AllocationSolution(np.empty((0, F)), np.empty(0), np.empty(0))
     matters = np.array([error.reshape((2,) * F).take(1, axis=j).any() for j in range(F)])
     lo, hi = problem.lo, np.where(matters, problem.hi, problem.lo)
     most = limit.value
@@ -184,7 +184,7 @@ def _best(
     limit: Limit,
     top: int,
     near: float,
-) -> Solution:
+) -> AllocationSolution:
     """Return the best of the candidates that no facet alone could improve."""
     errors, costs = evaluate(error, 1.0 / rows), problem.costs(rows)
     budget = limit.budget is not None
@@ -203,7 +203,7 @@ def _best(
             places.append(int(place))
         if len(places) == top:
             break
-    return Solution(rows[places], errors[places], costs[places])
+    return AllocationSolution(rows[places], errors[places], costs[places])
 
 
 def _is_undominated(

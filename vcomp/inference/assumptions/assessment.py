@@ -22,7 +22,7 @@ from vcomp.inference.assumptions.equal_variances import (
 from vcomp.inference.assumptions.residual_projection import Projection
 from vcomp.inference.assumptions.samples import (
     AssumptionTest,
-    Sample,
+    EffectSample,
     ShapeNull,
     blocks,
     deviates,
@@ -264,7 +264,7 @@ def assess(
 
 def _of_effects(
     effects: Sequence[PredictedEffects], n: int | None, seed: int, left: list[str]
-) -> tuple[list[Sample], list[AssumptionTest]]:
+) -> tuple[list[EffectSample], list[AssumptionTest]]:
     """Return the samples of effects with their tests; add those that are not tested to `left`."""
     samples, tests = [], []
     for k, term in enumerate(effects):
@@ -276,7 +276,7 @@ def _of_effects(
             )
             continue
         null = independent_null(size, n_draws(size, n), stream(seed, k))
-        sample = Sample(term.name, term.values, term.known)
+        sample = EffectSample(term.name, term.values, term.known)
         samples.append(sample.with_outliers(null.critical(ALPHA), term.label))
         tests += null.tests(samples[-1], "normal effects")
     return samples, tests
@@ -284,10 +284,10 @@ def _of_effects(
 
 def _of_residuals(
     rows: DiagnosedRows, n: int | None, rng: np.random.Generator
-) -> tuple[Sample, list[AssumptionTest], OutlyingRows | None]:
+) -> tuple[EffectSample, list[AssumptionTest], OutlyingRows | None]:
     e, df = rows.residuals, rows.projection.df
     null = _residual_null(rows.projection, e.size, n_draws(e.size, n), rng)
-    sample = Sample("residuals", e / np.sqrt((e @ e) / df))
+    sample = EffectSample("residuals", e / np.sqrt((e @ e) / df))
     critical = null.critical(ALPHA)
     sample = sample.with_outliers(critical, rows.label)
     return sample, null.tests(sample, "normal residuals"), rows.outlying(critical)

@@ -12,7 +12,7 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.inference.assumptions.equal_variances import LevelSpread
-from vcomp.inference.assumptions.samples import AssumptionTest, Sample, skewness
+from vcomp.inference.assumptions.samples import AssumptionTest, EffectSample, skewness
 from vcomp.inference.assumptions.two_way_table import TableFindings
 from vcomp.inference.assumptions.verdicts import (
     Deviation,
@@ -50,7 +50,7 @@ class Diagnosis(display.Printed):
     n_scores: int
     sizes: Mapping[str, int]
     tests: tuple[AssumptionTest, ...]
-    samples: tuple[Sample, ...]
+    samples: tuple[EffectSample, ...]
     spreads: tuple[LevelSpread, ...]
     tables: tuple[TableFindings, ...]
     not_tested: tuple[str, ...]

@@ -192,7 +192,7 @@ def deviates(samples: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sample:
+class EffectSample:
     """Effects of a term or residuals, in units of their standard deviation under the model.
 
     Attributes
@@ -223,7 +223,7 @@ class Sample:
         rest = n - sum(z * z for _, z in self.outliers)
         return max((n - m) / rest, 1.0) if rest > 0.0 and n > m else np.inf
 
-    def with_outliers(self, critical: float, label: Callable[[int], str]) -> Sample:
+    def with_outliers(self, critical: float, label: Callable[[int], str]) -> EffectSample:
         """Return the sample with its outliers.
 
         Parameters
@@ -249,7 +249,7 @@ class ShapeNull:
     straightness: FloatArray
     deviates: FloatArray
 
-    def tests(self, sample: Sample, how: str) -> list[AssumptionTest]:
+    def tests(self, sample: EffectSample, how: str) -> list[AssumptionTest]:
         """Return the tests of normality and of outliers.
 
         Parameters

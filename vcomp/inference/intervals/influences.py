@@ -21,7 +21,7 @@ from vcomp.estimators.likelihood import (
     prediction_engine,
 )
 from vcomp.exceptions import EstimationError
-from vcomp.inference.intervals.level_layout import Folded, Groups, Layout, Total
+from vcomp.inference.intervals.level_layout import Folded, Groups, LevelLayout, Total
 from vcomp.inference.intervals.level_passes import (
     LevelSums,
     LevelWork,
@@ -93,12 +93,12 @@ def level_variances(
         If the residual is not estimated above zero.
     """
     v = positive_residual(values, "interval='robust'", "interval='mls'")
-    layout = Layout.of(design, _sets(design), total)
+    layout = LevelLayout.of(design, _sets(design), total)
     fitted = choose_engine(stats)
     # Variances of prediction only say how the expectation of a product is spread over groups, and
     # are not worth an engine of their own.
     engine = fitted if fitted.gives_effects else prediction_engine(stats)
-    point = _Point.of(layout, engine, total, v)
+    point = _InfluencePoint.of(layout, engine, total, v)
     sums: LevelSums = total(sum_influences, point.work(slabs=True))
     k = v.size - 1
     # The expectation of the squared residual has the sum of the squares.
@@ -148,7 +148,7 @@ def level_products(
         products are added
     information : (p, p) of the estimates
     """
-    layout = Layout.of(design, _sets(design), total)
+    layout = LevelLayout.of(design, _sets(design), total)
     groups = tuple(layout.groups[s] for s in layout.sets)
     sums: _Contributed = total(_contributed, contributions, groups, len(information))
     of_sets = [sum(t @ t.T for t in tables) for tables in sums.tables]
@@ -193,7 +193,7 @@ def _contributed(
 
 
 def _level_variances(
-    layout: Layout, information: FloatArray, shared: FloatArray
+    layout: LevelLayout, information: FloatArray, shared: FloatArray
 ) -> LevelVariances:
     sets, structure = layout.sets, layout.design.structure
     numbers = [int(np.count_nonzero(layout.counts[s])) for s in sets]
@@ -207,7 +207,7 @@ def _level_variances(
     )
 
 
-def _by_set(layout: Layout, sums: LevelSums) -> list[FloatArray]:
+def _by_set(layout: LevelLayout, sums: LevelSums) -> list[FloatArray]:
     """Return the products of the sums over the groups of each set."""
     tables = {
         leaf: Folded(layout, leaf, table.dense)
@@ -227,7 +227,7 @@ def _by_set(layout: Layout, sums: LevelSums) -> list[FloatArray]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Point:
+class _InfluencePoint:
     """The components, and the influences that they give the rows of each group.
 
     Attributes
@@ -240,7 +240,7 @@ class _Point:
     own : factor of the squared residual, and its expectation without terms
     """
 
-    layout: Layout
+    layout: LevelLayout
     v: FloatArray
     beta: FloatArray
     finer: FloatArray
@@ -248,7 +248,9 @@ class _Point:
     own: FloatArray
 
     @classmethod
-    def of(cls, layout: Layout, engine: LikelihoodEngine, total: Total, v: FloatArray) -> _Point:
+    def of(
+        cls, layout: LevelLayout, engine: LikelihoodEngine, total: Total, v: FloatArray
+    ) -> _InfluencePoint:
         terms = layout.terms
         finer = np.array([[float(a < b) for b in terms] for a in terms])
         finer = finer.reshape(len(terms), len(terms))
@@ -342,7 +344,7 @@ class _Point:
 
 
 def _predicted(
-    layout: Layout, engine: LikelihoodEngine, v: FloatArray
+    layout: LevelLayout, engine: LikelihoodEngine, v: FloatArray
 ) -> tuple[FloatArray, list[FloatArray], list[FloatArray | None]]:
     """Return fixed effects, effects, and their variances or None, by the groups of each set."""
     solution = predicted(engine, v)

@@ -184,7 +184,7 @@ class Occurring:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layout:
+class LevelLayout:
     """The groups of all sets of facets, with their numbers of rows.
 
     Attributes
@@ -213,7 +213,7 @@ class Layout:
         sets: tuple[frozenset[str], ...],
         total: Total,
         room: Room = _ROOM,
-    ) -> Layout:
+    ) -> LevelLayout:
         """Return the groups of some sets, from the cells of a complete grid or from the rows."""
         nested_in = design.structure.nested_in
         terms = tuple(closure(frozenset(t.facets), nested_in) for t in design.formula.random)
@@ -226,7 +226,7 @@ class Layout:
         layout = cls(design, sets, terms, leaves, groups, {}, {})
         return layout._counted(pairs, room, total)
 
-    def _counted(self, pairs: list[tuple[int, int]], room: Room, total: Total) -> Layout:
+    def _counted(self, pairs: list[tuple[int, int]], room: Room, total: Total) -> LevelLayout:
         grid, groups = self.design.grid, dict(self.groups)
         sparse = [s for s, g in groups.items() if g.possible > room.combinations]
         dense = [s for s in self.leaves if s not in sparse]
@@ -296,7 +296,7 @@ class Layout:
 class Folded:
     """Sums over the groups of a set, added up for coarser sets when they are requested."""
 
-    def __init__(self, layout: Layout, chosen: frozenset[str], values: FloatArray) -> None:
+    def __init__(self, layout: LevelLayout, chosen: frozenset[str], values: FloatArray) -> None:
         self._layout, self._chosen = layout, chosen
         self._found = {chosen: values}
 

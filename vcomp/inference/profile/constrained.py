@@ -33,7 +33,7 @@ _STEPS = 99
 
 
 @dataclass(frozen=True, slots=True)
-class Surface:
+class ConstraintSurface:
     """The components at which a quantity has a given value.
 
     Attributes
@@ -118,7 +118,7 @@ def search_point(engine: LikelihoodEngine, v: FloatArray) -> SearchPoint:
 
 
 def maximise_on(
-    engine: LikelihoodEngine, start: SearchPoint, surface: Surface, held: BoolArray
+    engine: LikelihoodEngine, start: SearchPoint, surface: ConstraintSurface, held: BoolArray
 ) -> ConstrainedMaximum:
     """Return the maximum of the likelihood on a surface, with no component below zero.
 
@@ -138,7 +138,7 @@ def maximise_on(
     return _Search(engine, surface, held).from_point(start)
 
 
-def rescaled(v: FloatArray, surface: Surface, held: BoolArray) -> FloatArray:
+def rescaled(v: FloatArray, surface: ConstraintSurface, held: BoolArray) -> FloatArray:
     """Return components rescaled to a surface, those that lower the quantity inversely.
 
     Raises
@@ -169,7 +169,7 @@ def rescaled(v: FloatArray, surface: Surface, held: BoolArray) -> FloatArray:
 @dataclass(slots=True)
 class _Search:
     engine: LikelihoodEngine
-    surface: Surface
+    surface: ConstraintSurface
     held: BoolArray
     curvature: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 

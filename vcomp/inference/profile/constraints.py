@@ -15,7 +15,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import EstimationError
-from vcomp.inference.profile.constrained import Surface
+from vcomp.inference.profile.constrained import ConstraintSurface
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Constraint(Protocol):
     def value(self, v: FloatArray) -> float:
         """Return the quantity at components."""
 
-    def surface(self, theta: float) -> Surface:
+    def surface(self, theta: float) -> ConstraintSurface:
         """Return the surface on which the quantity is `theta`."""
 
     def slope_factor(self, v: FloatArray) -> float:
@@ -81,10 +81,12 @@ class LinearConstraint:
         """Return w'v."""
         return float(self.weights @ v)
 
-    def surface(self, theta: float) -> Surface:
+    def surface(self, theta: float) -> ConstraintSurface:
         """Return the plane w'v = θ."""
         w = self.weights
-        return Surface(normal=lambda v: w, gap=lambda v: _rounded(theta - float(w @ v), theta))
+        return ConstraintSurface(
+            normal=lambda v: w, gap=lambda v: _rounded(theta - float(w @ v), theta)
+        )
 
     def slope_factor(self, v: FloatArray) -> float:
         """Return 1."""
@@ -159,11 +161,11 @@ class RatioConstraint:
             )
         return float(np.copysign(np.inf, above))
 
-    def surface(self, theta: float) -> Surface:
+    def surface(self, theta: float) -> ConstraintSurface:
         """Return the plane (a − θb)'v = 0."""
         normal = self.numerator - theta * self.denominator
         size = np.abs(normal)
-        return Surface(
+        return ConstraintSurface(
             normal=lambda v: normal, gap=lambda v: _rounded(-float(normal @ v), float(size @ v))
         )
 
@@ -215,7 +217,7 @@ class SmoothConstraint:
         """Return f(v)."""
         return float(self.function(v))
 
-    def surface(self, theta: float) -> Surface:
+    def surface(self, theta: float) -> ConstraintSurface:
         """Return the surface f(v) = θ."""
 
         def gap(v: FloatArray) -> float:
@@ -227,7 +229,7 @@ class SmoothConstraint:
             with np.errstate(all="ignore"):
                 return self.gradient(v)
 
-        return Surface(normal, gap, is_flat=False)
+        return ConstraintSurface(normal, gap, is_flat=False)
 
     def slope_factor(self, v: FloatArray) -> float:
         """Return 1."""

@@ -29,7 +29,7 @@ _STEPS, _RECENT = 8, 24
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _NearbyStep:
     d: FloatArray
     length: float
 
@@ -100,7 +100,7 @@ class NearbyEnds:
 
     def _step(
         self, point: SearchPoint, constraint: LinearConstraint | RatioConstraint, side: float
-    ) -> _Step | None:
+    ) -> _NearbyStep | None:
         """Return the Newton step to the end, None where the likelihood is not concave."""
         normal = side * constraint.surface(constraint.value(point.v)).normal(point.v)
         free = ~self.held & (point.v > 0.0)
@@ -129,7 +129,7 @@ class NearbyEnds:
         outwards = (normal[at_zero] * rate + point.score[at_zero] > 0.0).any()
         if outwards or (point.v + d < 0.0).any():
             return None
-        return _Step(d, float(np.sqrt(d @ point.average @ d)))
+        return _NearbyStep(d, float(np.sqrt(d @ point.average @ d)))
 
 
 def _pattern(constraint: LinearConstraint | RatioConstraint) -> bytes:

@@ -170,7 +170,7 @@ class NestedSurface:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Level:
+class _GroupingLevel:
     """Likelihood at groups of one grouping, all finer groupings absorbed.
 
     Attributes
@@ -206,7 +206,7 @@ class _Forms:
         self._B = len(columns)
         self._squares = np.square(sums)
         self._inner = len(self._parents)
-        self._start = _Level(
+        self._start = _GroupingLevel(
             W=n,
             S=np.concatenate([sums, n[:, None] * X], axis=1),
             yy=within[0] + (1.0 / n) @ self._squares,
@@ -214,9 +214,9 @@ class _Forms:
             XX=surface._within + (X * n[:, None]).T @ X,
             log_det=0.0,
         )
-        self._absorbed: dict[float, _Level] = {}
+        self._absorbed: dict[float, _GroupingLevel] = {}
 
-    def at(self, ratios: Mapping[int, float]) -> _Level:
+    def at(self, ratios: Mapping[int, float]) -> _GroupingLevel:
         """Return the sums with all groupings absorbed, at ratios by grouping."""
         first = ratios.get(self._inner, 0.0)
         if first not in self._absorbed:
@@ -229,7 +229,9 @@ class _Forms:
             level = self._without_groups(level, grouping, ratios.get(grouping, 0.0))
         return level
 
-    def _without_groups(self, level: _Level, grouping: int, ratio: float) -> _Level:
+    def _without_groups(
+        self, level: _GroupingLevel, grouping: int, ratio: float
+    ) -> _GroupingLevel:
         """Return the level above, after the groups' effects with this variance are absorbed."""
         from scipy.sparse import csr_array
 
@@ -245,7 +247,7 @@ class _Forms:
             rows = csr_array((1.0 / factor, (parent, np.arange(parent.size))), (q, parent.size))
             W = np.bincount(parent, W, minlength=q).astype(float)
             S = rows @ S
-        return _Level(
+        return _GroupingLevel(
             W=W,
             S=S,
             yy=level.yy - share @ squares,

@@ -154,7 +154,7 @@ def per_document_study(
     measured = set_measures if set(names) & set(NORMALIZED) else measured_sets
     sets = _labelled(measured(universe, beta=beta, scores=scores), kind)
     documents = _labelled(universe.scores(scores), kind)
-    settings = _Options(method, options_of_fit(options), goal, facet, alpha)
+    settings = _PerDocumentOptions(method, options_of_fit(options), goal, facet, alpha)
     terms, more, by_document, by_set = _TERMS[kind]
     results, studies = {}, {}
     of_sets = {name: sizes for name, sizes in n.items() if name != "document"}
@@ -175,7 +175,7 @@ def per_document_study(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Options:
+class _PerDocumentOptions:
     """The options of all fits and D-studies."""
 
     method: MethodName
@@ -192,7 +192,7 @@ def _fit(
     frame: pd.DataFrame,
     design: str,
     n: Mapping[str, Any],
-    settings: _Options,
+    settings: _PerDocumentOptions,
 ) -> tuple[VarianceComponentsResults, DStudy]:
     """Return the fit and D-study of one measure."""
     formula = " + ".join([f"{response} ~ (1|system)", *(f"(1|{t})" for t in terms.split()[1:])])
