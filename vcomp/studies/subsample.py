@@ -495,7 +495,7 @@ def _work(subsets: Subsets, cells: list[dict[str, int]], trials: int, seed: int)
 
     if subsets.table is None:
         return subsets.fit.refits_of_samples(
-            subsets.design, lambda number: subsets.drawn(*drawn(number)), trials * len(cells)
+            subsets.design, lambda number: subsets.drawn(*drawn(number))
         )
     estimators = [subsets.estimator(cell) for cell in cells]
 

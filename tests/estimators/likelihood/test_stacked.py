@@ -91,7 +91,7 @@ def test_maxima_are_those_of_single_fits(reml):
     frames = [frame(seed) for seed in range(12)]
     stack, _ = stack_of(*frames)
     start, held = np.array([1.0, 1.0, 0.1, 1.0]), np.zeros(4, dtype=bool)
-    found = maximise_stack(stack, start, held, reml=reml)
+    found = maximise_stack(StackedLikelihood(stack, reml=reml), start, held)
     assert found.found.sum() >= 10
     zeros = 0
     for b in np.flatnonzero(found.found):
@@ -108,7 +108,7 @@ def test_held_components_stay():
     frames = [frame(seed) for seed in range(4)]
     stack, _ = stack_of(*frames)
     start, held = np.array([1.0, 1.0, 0.0, 1.0]), np.array([False, False, True, False])
-    found = maximise_stack(stack, start, held, reml=True)
+    found = maximise_stack(StackedLikelihood(stack, reml=True), start, held)
     for b in np.flatnonzero(found.found):
         res = vcomp.fit(FORMULA, frames[b], hold={"a:b": 0.0}, tol=1e-11)
         np.testing.assert_allclose(found.v[b], res.vcomp.to_numpy(), rtol=1e-8, atol=1e-9)
@@ -122,7 +122,9 @@ def test_data_that_do_not_determine_the_components_are_left_to_others():
     columns = np.vstack([np.ones(20), data["x"], data["y"]])
     tables = StackTables.of(StackLayout.of((5, 4, 20), 2), codes, columns)
     stack = Stack.of([tables], np.ones(2))
-    found = maximise_stack(stack, np.ones(4), np.zeros(4, dtype=bool), reml=True)
+    found = maximise_stack(
+        StackedLikelihood(stack, reml=True), np.ones(4), np.zeros(4, dtype=bool)
+    )
     assert not found.found.any()
 
 
@@ -151,7 +153,9 @@ def test_starts_of_any_unit_lead_to_the_same_maxima(unit):
     frames = [frame(seed) for seed in range(6)]
     stack, _ = stack_of(*frames)
     start, held = np.array([1.0, 1.0, 0.1, 1.0]), np.zeros(4, dtype=bool)
-    expected, found = (maximise_stack(stack, s * start, held, reml=True) for s in (1.0, unit))
+    expected, found = (
+        maximise_stack(StackedLikelihood(stack, reml=True), s * start, held) for s in (1.0, unit)
+    )
     np.testing.assert_array_equal(found.found, expected.found)
     both = expected.found
     assert both.sum() >= 4
@@ -204,7 +208,9 @@ def test_maxima_of_responses_in_any_unit_are_the_same(unit, start):
     scaled = [data.assign(y=unit * data["y"]) for data in frames]
     held = np.zeros(4, dtype=bool)
     one, other = (
-        maximise_stack(stack_of(*data)[0], u**2 * np.array(start), held, reml=True)
+        maximise_stack(
+            StackedLikelihood(stack_of(*data)[0], reml=True), u**2 * np.array(start), held
+        )
         for data, u in ((frames, 1.0), (scaled, unit))
     )
     np.testing.assert_array_equal(one.found, other.found)
@@ -227,14 +233,16 @@ def test_tables_with_about_as_many_effects_as_rows_are_left_out():
     frames = [frame(s, n=40).assign(a=cell // 6, b=cell % 6) for s in range(6)]
     stack, _ = stack_of(*frames, frame(7, n=40))
     start, held = np.array([1.0, 1.0, 1.0, 1.0]), np.zeros(4, dtype=bool)
-    assert maximise_stack(stack, start, held, reml=True, once=True).found[:6].any()
-    assert not maximise_stack(stack, start, held, reml=True).found[:6].any()
+    assert (
+        maximise_stack(StackedLikelihood(stack, reml=True), start, held, once=True).found[:6].any()
+    )
+    assert not maximise_stack(StackedLikelihood(stack, reml=True), start, held).found[:6].any()
 
 
 def test_a_climb_from_another_start_that_fails_leaves_the_maximum_uncertain(monkeypatch):
     stack, _ = stack_of(*(frame(s) for s in range(8)))
     start, held = np.ones(4), np.zeros(4, dtype=bool)
-    found = maximise_stack(stack, start, held, reml=True)
+    found = maximise_stack(StackedLikelihood(stack, reml=True), start, held)
     doubtful = (found.v[:, :-1] == 0.0).any(axis=1)  # of few levels
     assert doubtful.any()
     assert found.found[doubtful].any()
@@ -245,7 +253,7 @@ def test_a_climb_from_another_start_that_fails_leaves_the_maximum_uncertain(monk
         return replace(ends, found=np.zeros_like(ends.found))
 
     monkeypatch.setattr(_Climb, "of_starts", failing)
-    left = maximise_stack(stack, start, held, reml=True).found
+    left = maximise_stack(StackedLikelihood(stack, reml=True), start, held).found
     assert not left[doubtful].any()
 
 
@@ -300,7 +308,7 @@ def told_climb(start, changed=lambda ids, v, found: None, *, held=(), n=None):
 
     start = np.array(start, dtype=float)
     rows = Rows(np.arange(len(start)), np.full(len(start), 12.0) if n is None else n)
-    return Told(rows, np.isin(np.arange(3), held), True, start), points
+    return Told(rows, np.isin(np.arange(3), held), start), points
 
 
 def test_climbs_end_at_their_maxima_by_a_last_step():
@@ -496,7 +504,7 @@ def test_data_sets_identify_what_is_not_collinear(unit, shared, of_columns):
     climb, _ = told_climb([TOP], changed)
     climb.stack.n_fixed = 2
     XX = np.array([[1.0, of_columns * unit], [of_columns * unit, unit**2]])
-    climb.stack.whole = np.pad(XX, ((1, 0), (1, 0)))[None]
+    climb.stack.XX = XX[None]
     assert climb.is_identified().tolist() == [shared < 1.0 and of_columns < 1.0]
     climb.stack.n_fixed = 0
     assert climb.is_identified().tolist() == [shared < 1.0]
@@ -504,5 +512,7 @@ def test_data_sets_identify_what_is_not_collinear(unit, shared, of_columns):
 
 def test_terms_may_have_two_levels():
     stack, _ = stack_of(frame(1), frame(2, b=3), frame(3, a=3), frame(4, b=2))
-    found = maximise_stack(stack, np.ones(4), np.zeros(4, dtype=bool), reml=True, once=True)
+    found = maximise_stack(
+        StackedLikelihood(stack, reml=True), np.ones(4), np.zeros(4, dtype=bool), once=True
+    )
     assert found.found.all()

@@ -64,7 +64,7 @@ def test_samples_that_cannot_be_drawn_have_the_reason(failing):
             raise vcomp.EstimationError(f"no sample {number}")
         return Sample.whole(fit.stats.rows)
 
-    work = fit.refits_of_samples(res.model.design, draw, 3)
+    work = fit.refits_of_samples(res.model.design, draw)
     assert fit.stacked() is not None
     for number, made in enumerate(work.work([0, 1, 2])):
         assert made.converged == (number not in failing)

@@ -18,6 +18,7 @@ from vcomp.inference.resampling import parametric
 from vcomp.inference.resampling.draws import RowDraws, draws_of
 from vcomp.inference.resampling.parametric import parametric_bootstrap
 from vcomp.inference.resampling.replicates import Replicates
+from vcomp.numerics import BatchedWork
 
 CROSSED = "score ~ (1|sys) + (1|topic)"
 
@@ -286,14 +287,14 @@ def test_an_interruption_saves_what_is_done(crossed, tmp_path, monkeypatch, work
     path, real = tmp_path / "replicates", parametric._replicates
 
     def interrupted(*args, **options):
-        one = real(*args, **options)
+        several = real(*args, **options)
 
-        def work(number):
-            if number == 12:
+        def work(numbers):
+            if 1200 in numbers:
                 raise KeyboardInterrupt
-            return one(number)
+            return several.work(numbers)
 
-        return work
+        return BatchedWork(work, several.most)
 
     monkeypatch.setattr(parametric, "_replicates", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -436,7 +437,7 @@ def test_where_time_is_limited_data_are_not_collected(formula, surface, monkeypa
 @pytest.mark.parametrize(
     ("make", "method", "options", "collected"),
     [
-        (lambda: gridded("crossed", 3), "reml", {}, (False, False)),
+        (lambda: gridded("crossed", 3), "reml", {}, (True, True)),  # in stacks of strata
         (holes, "reml", {"engine": "blocked"}, (False, False)),
         (holes, "reml", {}, (True, True)),  # in stacks, which are as fast for a few
         (lambda: gridded("crossed", 3), "anova", {}, (False, True)),
@@ -449,5 +450,5 @@ def test_few_data_sets_are_refitted_one_by_one(make, method, options, collected)
     fit = res._row_access.generating()
     draws, v = draws_of(fit.stats, fit.recipe), np.ones(len(fit.recipe.names))
     for limited, several in zip((True, False), collected, strict=True):
-        work = parametric._of_draws(fit.stats, draws, fit.recipe, v, 2, limited=limited, climbs=2)
+        work = parametric._of_draws(fit.stats, draws, fit.recipe, v, 2, limited=limited)
         assert work.most > 1 if several else work.most == 1

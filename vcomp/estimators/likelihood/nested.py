@@ -13,8 +13,8 @@ and κ the fraction of its information that is left (1_g'V⁻¹1_g = a_g κ_g),
     δ_h = (m_h − m_g) + δ_g / (1 + c_l A_g),   κ_h = 1 − (a_h / A_g)(1 − κ_g / (1 + c_l A_g))
 
 (docs/explanation/mathematics.md, eqs. (3.5) to (3.9)). Means are compared with means, so that
-nothing cancels. An evaluation costs O(groups), whatever the depth. ``climb_nested`` in
-vcomp/inference/kernels/nested_strata.py is the same recursion in compiled form.
+nothing cancels. An evaluation costs O(groups), whatever the depth. ``stacked_strata`` is
+the same recursion for many data sets at once.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 
@@ -83,6 +84,34 @@ class StackedLikelihood:
         self.rest = [t for t in range(len(stack.blocks)) if t != stack.lead]
         self._blocks = stack.blocks[self.rest]
         self._is_fixed: BoolArray = stack.blocks.sum(axis=0) == 0.0
+
+    def __len__(self) -> int:
+        return len(self.stack)
+
+    @property
+    def n(self) -> FloatArray:
+        """(B,) numbers of rows."""
+        return self.stack.n
+
+    @property
+    def sizes(self) -> FloatArray:
+        """(B, k) numbers of groups of the terms."""
+        return self.stack.sizes
+
+    @property
+    def n_fixed(self) -> int:
+        """Number of columns of X."""
+        return self.stack.n_fixed
+
+    @property
+    def XX(self) -> FloatArray:
+        """(B or 1, p, p) cross-products of the columns of X, in units of their own."""
+        p = self.n_fixed
+        return self.stack.whole[:, -p:, -p:] if p else np.zeros((1, 0, 0))
+
+    def take(self, chosen: LongArray) -> StackedLikelihood:
+        """Return the likelihoods of some data sets, also repeatedly."""
+        return StackedLikelihood(self.stack.take(chosen), reml=self.reml)
 
     def _weighted(self, weights: FloatArray) -> list[_Absorbed]:
         """Return Σ_d weights_d of the products of groups, for (B, 3, d) weights."""
@@ -304,21 +333,49 @@ class StackedMaxima:
     beta: FloatArray
 
 
+class Stacked(Protocol):
+    """Log-likelihoods of B data sets of one model."""
+
+    @property
+    def n_fixed(self) -> int:
+        """Number of columns of X."""
+
+    @property
+    def n(self) -> FloatArray:
+        """(B,) numbers of rows."""
+
+    @property
+    def sizes(self) -> FloatArray:
+        """(B, k) numbers of groups of the terms."""
+
+    @property
+    def XX(self) -> FloatArray:
+        """(B or 1, p, p) cross-products of the columns of X."""
+
+    def __len__(self) -> int:
+        """Return the number of data sets."""
+
+    def take(self, chosen: LongArray) -> Stacked:
+        """Return the likelihoods of some data sets, also repeatedly."""
+
+    def derivatives(self, v: FloatArray) -> StackedDerivatives:
+        """Return value, score and informations at (B, k + 1) components, the residual positive."""
+
+
 def maximise_stack(
-    stack: Stack, start: FloatArray, held: BoolArray, *, reml: bool, once: bool = False
+    stack: Stacked, start: FloatArray, held: BoolArray, *, once: bool = False
 ) -> StackedMaxima:
     """Return the maxima over non-negative components.
 
     Parameters
     ----------
-    stack : sums of the data sets
+    stack : the likelihoods
     start : (k + 1,) first values, not negative, the residual positive
     held : (k + 1,) components that keep their start
-    reml : whether the likelihoods are the restricted ones
     once : whether one climb is enough, though there may be a higher maximum
     """
     try:
-        climb = _Climb(stack, held, reml, np.tile(start, (len(stack), 1)))
+        climb = _Climb(stack, held, np.tile(start, (len(stack), 1)))
     except np.linalg.LinAlgError:  # a column of X is zero somewhere
         nothing = np.full((len(stack), start.size), np.nan)
         return StackedMaxima(np.zeros(len(stack), dtype=bool), nothing, nothing[:, 0], nothing)
@@ -328,11 +385,11 @@ def maximise_stack(
     best = replace(first, found=first.found & usable)
     if once or not best.found.any():
         return best
-    return _highest(stack, held, reml, best, climb.at)
+    return _highest(stack, held, best, climb.at)
 
 
 def _highest(
-    stack: Stack, held: BoolArray, reml: bool, first: StackedMaxima, at: StackedDerivatives
+    stack: Stacked, held: BoolArray, first: StackedMaxima, at: StackedDerivatives
 ) -> StackedMaxima:
     """Return the highest maxima, after climbs from other starts where there may be several."""
     certain = first.found.copy()
@@ -351,7 +408,7 @@ def _highest(
             begins.append(np.where(held, v, v.sum() * shares))
     if not places:
         return replace(first, found=certain)
-    of, again = np.concatenate(places), _Climb.of_starts(stack, held, reml, places, begins)
+    of, again = np.concatenate(places), _Climb.of_starts(stack, held, places, begins)
     best = StackedMaxima(certain, first.v.copy(), first.loglike.copy(), first.beta.copy())
     for row, b in enumerate(of):
         if not again.found[row]:
@@ -365,8 +422,8 @@ def _highest(
 class _Climb:
     """Simultaneous climbs of a stack, one for each data set, each with its own start."""
 
-    def __init__(self, stack: Stack, held: BoolArray, reml: bool, start: FloatArray) -> None:
-        self.stack, self.held, self.reml = stack, held, reml
+    def __init__(self, stack: Stacked, held: BoolArray, start: FloatArray) -> None:
+        self.stack, self.held = stack, held
         self.v = start.copy()
         self.at = self._derivatives(stack, self.v)
         self.done = np.zeros(len(stack), dtype=bool)
@@ -380,9 +437,8 @@ class _Climb:
     @classmethod
     def of_starts(
         cls,
-        stack: Stack,
+        stack: Stacked,
         held: BoolArray,
-        reml: bool,
         places: list[LongArray],
         begins: list[FloatArray],
     ) -> StackedMaxima:
@@ -391,7 +447,7 @@ class _Climb:
         parts = []
         for begin in range(0, of.size, len(stack)):
             some = slice(begin, begin + len(stack))
-            climb = cls(stack.take(of[some]), held, reml, start[some])
+            climb = cls(stack.take(of[some]), held, start[some])
             climb.run()
             parts.append(climb.maxima())
         names = StackedMaxima.__dataclass_fields__
@@ -400,10 +456,9 @@ class _Climb:
     def is_identified(self) -> BoolArray:
         """Whether the data sets can distinguish components, and columns of X."""
         expected = 2.0 * self.at.average - self.at.observed
-        XX = self.stack.whole[:, -self.stack.n_fixed :, -self.stack.n_fixed :]
         well = _smallest(expected) > _SINGULAR
         if self.stack.n_fixed:
-            well &= _smallest(XX) > _SINGULAR
+            well &= _smallest(self.stack.XX) > _SINGULAR
         return well
 
     def maxima(self) -> StackedMaxima:
@@ -459,9 +514,9 @@ class _Climb:
             self.at.loglike[last] += 0.5 * self.decrement[last] ** 2
             self.done[last] = True
 
-    def _derivatives(self, stack: Stack, v: FloatArray) -> StackedDerivatives:
+    def _derivatives(self, stack: Stacked, v: FloatArray) -> StackedDerivatives:
         with np.errstate(all="ignore"):
-            return StackedLikelihood(stack, reml=self.reml).derivatives(v)
+            return stack.derivatives(v)
 
     def _plan(self, some: LongArray) -> None:
         """Set the next steps of some data sets."""

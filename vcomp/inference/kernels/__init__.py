@@ -1,1 +1,1 @@
-"""Compiled loops over intervals, rows and refits; each file is imported by its own name."""
+"""Compiled loops over rows; each file is imported by its own name."""

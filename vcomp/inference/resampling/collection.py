@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -25,7 +27,7 @@ from vcomp.inference.resampling.draws import simulate_responses
 from vcomp.inference.resampling.refits import Recipe, Refitted, refit_of
 from vcomp.inference.resampling.replicates import Replicates, check_same
 from vcomp.inference.resampling.resampled_levels import Sample
-from vcomp.inference.resampling.stacked_refits import StackedRefits
+from vcomp.inference.resampling.stacked_refits import StackedRefits, StrataRefits
 from vcomp.numerics import BatchedWork, run, seed_from
 from vcomp.statistics import StackTables, Statistics
 
@@ -105,41 +107,74 @@ class GeneratingFit:
         """Return `n` responses drawn from the fit, (rows, n); see :func:`simulate_responses`."""
         return simulate_responses(rows, self.positive_part(), self.beta, n, rng)
 
-    def refit(self, design: Design, draw: Callable[[], Statistics], n: int = 1) -> Refitted:
+    def refit(self, design: Design, draw: Callable[[], Statistics]) -> Refitted:
         """Return the estimate from drawn rows, or the reason of its failure.
 
         Parameters
         ----------
         design : of the data
         draw : returns the statistics of the rows; may raise a ``VcompError``
-        n : number of refits of the same kind
         """
         names = self.recipe.names
         try:
-            stats = draw()
-            check_identified(stats, names[:-1], self.fixed_names, design.x_origin)
-            found = refit_of(stats, self.recipe, np.maximum(self.values, 0.0), n)(stats)
+            stats = self.identified(design, draw)
+            found = refit_of(stats, self.recipe, np.maximum(self.values, 0.0))(stats)
         except (VcompError, np.linalg.LinAlgError) as error:
             return Refitted.failed(len(names), len(self.fixed_names), str(error))
         return found if found.converged else replace(found, reason=_NOT_CONVERGED)
+
+    def identified(self, design: Design, draw: Callable[[], Statistics]) -> Statistics:
+        """Return the statistics of drawn rows that distinguish all components."""
+        stats = draw()
+        check_identified(stats, self.recipe.names[:-1], self.fixed_names, design.x_origin)
+        return stats
+
+    def refits_of_strata(
+        self, design: Design, draw: Callable[[int], Statistics]
+    ) -> BatchedWork[Refitted] | None:
+        """Return the work of a thread that refits samples with nested strata, many at once.
+
+        Parameters
+        ----------
+        design : of the data
+        draw : returns the statistics of a sample by number; may raise a ``VcompError``
+        """
+        strata = StrataRefits.of(self.stats, self.recipe, np.maximum(self.values, 0.0))
+        if strata is None:
+            return None
+
+        def work(numbers: Sequence[int]) -> list[Refitted]:
+            made: dict[int, Statistics] = {}
+            for number in numbers:
+                with suppress(VcompError, np.linalg.LinAlgError):  # its refit has the reason
+                    made[number] = self.identified(design, partial(draw, number))
+            found = dict(zip(made, strata.of_samples(list(made.values())), strict=True))
+            return [
+                found.get(number) or self.refit(design, partial(draw, number))
+                for number in numbers
+            ]
+
+        return BatchedWork(work, strata.most)
 
     def stacked(self) -> StackedRefits | None:
         """Return the refits of many parts of the rows at once; None if that is not faster."""
         return StackedRefits.of(self.stats, self.recipe, np.maximum(self.values, 0.0))
 
-    def refits_of_samples(self, design: Design, draw: Callable[[int], Sample], n: int) -> Work:
+    def refits_of_samples(self, design: Design, draw: Callable[[int], Sample]) -> Work:
         """Return the work of a thread that refits samples of rows by number.
 
         Parameters
         ----------
         design : of the data
         draw : returns a sample, the same one for the same number; may raise a ``VcompError``
-        n : number of samples of the same kind
         """
         rows, stacked = self.stats.rows, self.stacked()
 
+        def drawn(number: int) -> Statistics:
+            return draw(number).statistics(design, rows)
+
         def alone(number: int) -> Refitted:
-            return self.refit(design, lambda: draw(number).statistics(design, rows), n)
+            return self.refit(design, partial(drawn, number))
 
         def tables(numbers: Sequence[int]) -> dict[int, StackTables]:
             assert stacked is not None
@@ -154,7 +189,10 @@ class GeneratingFit:
                 return {}
             return dict(zip(made, stacked.of_samples(list(made.values())), strict=True))
 
-        return alone if stacked is None else stacked.together(tables, alone)
+        if stacked is None:
+            several = self.refits_of_strata(design, drawn)
+            return alone if several is None else several
+        return stacked.together(tables, alone)
 
 
 _NOT_CONVERGED = "the estimation did not converge"

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -24,14 +25,19 @@ from vcomp.design import Design
 from vcomp.exceptions import DataError, EstimationError, check_alpha
 from vcomp.inference.intervals import Limits
 from vcomp.inference.quantities import TRANSFORMS, Quantities, Smooth
-from vcomp.inference.resampling.collection import GeneratingFit, replicates_of, report_failures
+from vcomp.inference.resampling.collection import (
+    GeneratingFit,
+    Work,
+    replicates_of,
+    report_failures,
+)
 from vcomp.inference.resampling.deleted_surface import DeletedSurface
 from vcomp.inference.resampling.facet import check_levels
 from vcomp.inference.resampling.refits import Refitted
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets
 from vcomp.numerics import check_count, limited_blas, run
-from vcomp.statistics import StackTables
+from vcomp.statistics import StackTables, Statistics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -361,9 +367,12 @@ def _without_each(
     rows = fit.stats.rows
     whole, n = Sample.whole(rows), left_out.size
 
-    def alone(number: int) -> Refitted:
+    def without(number: int) -> Statistics:
         chosen = levels.without(int(left_out[number]))
-        return fit.refit(design, lambda: levels.take(whole, chosen).statistics(design, rows), n)
+        return levels.take(whole, chosen).statistics(design, rows)
+
+    def alone(number: int) -> Refitted:
+        return fit.refit(design, partial(without, number))
 
     parts = [levels.rows(int(level)) for level in left_out]
     stacked = fit.stacked()
@@ -381,7 +390,9 @@ def _without_each(
         known = [None] * n if surface is None else surface.refitted()
     found = {b: made for b, made in enumerate(known) if made is not None}
     rest = [b for b in range(n) if b not in found]
-    return found | run(lambda: alone, rest, workers=workers, progress=progress, label=KIND)
+    several = fit.refits_of_strata(design, without)
+    work: Work = alone if several is None else several
+    return found | run(lambda: work, rest, workers=workers, progress=progress, label=KIND)
 
 
 def pseudo_values(whole: FloatArray, left: FloatArray, groups: LongArray) -> FloatArray:

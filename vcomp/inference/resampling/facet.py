@@ -292,7 +292,7 @@ def facet_bootstrap(
     details: dict[str, Any] = {"facets": list(names), "groups": drawn or None}
 
     def begin(seed: int) -> Callable[[], Work]:
-        return lambda: fit.refits_of_samples(design, lambda b: sample.draw(stream(seed, b)), n)
+        return lambda: fit.refits_of_samples(design, lambda b: sample.draw(stream(seed, b)))
 
     made = collect(
         fit,

@@ -21,14 +21,13 @@ from typing import TypeVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood import LikelihoodMethod
 from vcomp.exceptions import VcompError
 from vcomp.inference.resampling.collection import GeneratingFit, Work, collect
 from vcomp.inference.resampling.draws import Draws, Responses, RowDraws, draws_of
 from vcomp.inference.resampling.nested_surfaces import NestedSurface
 from vcomp.inference.resampling.refits import InClosedForm, Recipe, Refitted, refit_of
 from vcomp.inference.resampling.replicates import Replicates
-from vcomp.inference.resampling.stacked_refits import StackedRefits
+from vcomp.inference.resampling.stacked_refits import StackedRefits, StrataRefits
 from vcomp.inference.resampling.surfaces import DrawnSurface
 from vcomp.numerics import (
     BatchedWork,
@@ -140,11 +139,9 @@ def drawn_refits(
     # Statistics of rows serve all estimators; strata that are drawn directly serve some.
     draws = next((source for source in sources if isinstance(source, RowDraws)), sources[0])
 
-    climbs = n * sum(isinstance(recipe.estimator, LikelihoodMethod) for recipe in recipes)
-
     def make() -> Callable[[int], list[Refitted]] | BatchedWork[list[Refitted]]:
         works = [
-            _of_draws(stats, draws, recipe, v, n, limited=time_limit is not None, climbs=climbs)
+            _of_draws(stats, draws, recipe, v, n, limited=time_limit is not None)
             for recipe in recipes
         ]
         most = max(work.most for work in works)
@@ -184,15 +181,15 @@ def _of_draws(
     n: int,
     *,
     limited: bool,
-    climbs: int,
 ) -> _OfDraws:
     """Return the refits of drawn data: many at once if that is faster, else one by one.
 
-    Where time is limited, data sets are not collected for a surface. A kernel is compiled for the
-    climbs of all recipes together.
+    Where time is limited, data sets are not collected for a surface.
     """
-    refit = refit_of(stats, recipe, v, climbs)
-    several: StackedRefits | DrawnSurface | NestedSurface | InClosedForm | None = None
+    refit = refit_of(stats, recipe, v)
+    several: StackedRefits | StrataRefits | DrawnSurface | NestedSurface | InClosedForm | None = (
+        None
+    )
     most = 1
     if isinstance(refit, InClosedForm):
         several, most = refit, 1 if limited else DrawnSurface.most(stats)
@@ -204,9 +201,12 @@ def _of_draws(
             surface = DrawnSurface.of(stats, recipe, v, n, alone=seconds)
             if surface is not None:
                 several, most = surface, surface.most(stats)
-    elif not limited:
-        several = nested = NestedSurface.of(stats, recipe, v, n)
-        most = 1 if nested is None else nested.most
+    else:
+        several = strata = StrataRefits.of(stats, recipe, v)
+        most = 1 if strata is None else strata.most
+        nested = None if limited else NestedSurface.of(stats, recipe, v, n)
+        if nested is not None:
+            several, most = nested, nested.most
 
     def alone(drawn: Statistics) -> Refitted:
         try:
@@ -226,7 +226,7 @@ def _of_draws(
 def _replicates(
     fit: GeneratingFit, draws: Draws, v: FloatArray, seed: int, n: int, *, limited: bool
 ) -> Work:
-    refits = _of_draws(fit.stats, draws, fit.recipe, v, n, limited=limited, climbs=n)
+    refits = _of_draws(fit.stats, draws, fit.recipe, v, n, limited=limited)
 
     def several(numbers: Sequence[int]) -> list[Refitted]:
         drawn = Responses(draws.draw(v, stream(seed, b)) for b in numbers)

@@ -20,32 +20,15 @@ from vcomp.estimators import (
 from vcomp.estimators.likelihood import (
     LikelihoodEngine,
     LikelihoodMethod,
-    OtherStarts,
-    Place,
     choose_engine,
     maximise,
 )
 from vcomp.exceptions import EstimationError, VcompError
-from vcomp.inference.kernels.nested_strata import NOTHING, Strata, Tree, climb_nested
 from vcomp.numerics import seed_from
-from vcomp.numerics.kernels import is_at_hand
 from vcomp.statistics import Statistics, StratumStatistics
-
-_WORTH_COMPILING = 30_000
-"""Refits, times forms of each, that take about as long in Python as compiling the kernel.
-
-The forms are those of every component and level of groups in every stratum.
-"""
-
-_FORM_SECONDS, _CLIMB = 1.5e-4, 3.0
-"""Time of such a form in Python by REML in balanced data, where a refit starts at its end, and how
-many times as long a climb takes."""
 
 _CLEAR = 1e-10
 """Share of the total variance above which an estimate is positive, and no rounding error."""
-
-_UNKNOWN = np.zeros(0), np.zeros(0)
-"""No maximum to which a climb could lead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,135 +186,6 @@ def _is_balanced(strata: StratumStatistics | None) -> bool:
     return strata is not None and all(np.ptp(n) == 0.0 for n in strata.remainder.tables.group_n)
 
 
-class Packed:
-    """The strata of a design as plain arrays for the compiled kernel.
-
-    Parameters
-    ----------
-    stats : strata with a nested remainder
-    """
-
-    def __init__(self, stats: StratumStatistics) -> None:
-        parents, strata = stats.remainder.parents, stats.strata
-        assert parents is not None
-        sizes = [1, *(p.size for p in parents)]
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        above = [p + first for p, first in zip(parents, offsets, strict=False)]
-        parent = np.concatenate([[-1], *above]).astype(np.int64)
-        self.tree: Tree = (stats.remainder.tables.group_n[-1], parent, offsets)
-        self.coefficients = np.array([s.coefficients for s in strata])
-        self.multiplicity = np.array([s.multiplicity for s in strata], dtype=float)
-        self.n_columns = np.array([1 + len(s.fixed) for s in strata], dtype=np.int64)
-        self.n_fixed = stats.n_fixed
-        self.places = np.zeros((len(strata), 1 + self.n_fixed), dtype=np.int64)
-        for s, stratum in enumerate(strata):
-            self.places[s, 1 : 1 + len(stratum.fixed)] = [1 + j for j in stratum.fixed]
-
-    def has_one_maximum(self) -> bool:
-        """Whether any restricted likelihood of this design has one maximum, if no term is held.
-
-        In a complete table without replicates, whose mean is its only fixed effect, the likelihood
-        is concave in the inverse expected mean squares. If each component is one mean square, or
-        a difference of two, then its bound at zero is linear in these inverses.
-        """
-        only_mean = self.n_fixed == 1 and self.n_columns[0] == 2 and self.multiplicity[0] == 1.0
-        if not (only_mean and self.tree[0].tolist() == [1.0]):
-            return False
-        expected = np.unique(self.coefficients[1:].sum(axis=1), axis=0)
-        k1 = expected.shape[1]
-        if expected.shape[0] != k1 or np.linalg.matrix_rank(expected) < k1:
-            return False
-        solved = np.linalg.inv(expected)
-        solved /= np.abs(solved).max(axis=1, keepdims=True)
-        plus, minus = np.abs(solved - 1.0) < 1e-9, np.abs(solved + 1.0) < 1e-9
-        zero = np.abs(solved) < 1e-9
-        # As all of them have the residual once, one is added and at most one is subtracted.
-        return bool((plus | minus | zero).all() and (plus.sum(axis=1) == 1).all())
-
-    def filled(self, stats: StratumStatistics) -> Strata:
-        """Return the arrays of strata with a response, as arguments of the kernel."""
-        tables = [s.columns.means[0].ravel() for s in stats.strata]
-        starts = np.concatenate([[0], np.cumsum([t.size for t in tables])]).astype(np.int64)
-        within = np.zeros((len(tables), 1 + self.n_fixed, 1 + self.n_fixed))
-        for s, stratum in enumerate(stats.strata):
-            b = self.n_columns[s]
-            within[s, :b, :b] = stratum.columns.within
-        return (
-            np.concatenate(tables),
-            starts,
-            within,
-            self.coefficients,
-            self.multiplicity,
-            self.places,
-            self.n_columns,
-        )
-
-
-class Compiled(ByLikelihood):
-    """REML or ML of nested strata by the compiled kernel, started at the generating components.
-
-    Parameters
-    ----------
-    stats : of the data, with nested strata
-    options, names, start, once : as for :class:`ByLikelihood`
-    """
-
-    def __init__(
-        self,
-        stats: Statistics,
-        options: LikelihoodMethod,
-        names: tuple[str, ...],
-        start: FloatArray,
-        *,
-        once: bool = False,
-    ) -> None:
-        super().__init__(stats, options, names, start, once=once)
-        assert stats.strata is not None
-        self._packed = Packed(stats.strata)
-        certain = options.is_restricted and not self._held.any()
-        self._once = once or (certain and self._packed.has_one_maximum())
-        self._others = OtherStarts(self._held, self._sizes, stats.Xy.size)
-
-    def __call__(self, stats: Statistics) -> Refitted:
-        """Return the maximum; by the engine in Python if the kernel does not find it."""
-        found = self.by_kernel(stats)
-        return super().__call__(stats) if found is None else found
-
-    def by_kernel(self, stats: Statistics) -> Refitted | None:
-        """Return the maximum that the kernel finds; None if it finds none."""
-        assert stats.strata is not None
-        packed, options, start = self._packed, self._options, self._start
-        # Whether a likelihood is unbounded next to a residual of zero, Python finds out.
-        unbounded = self._others.is_crowded and not self._once
-        if unbounded or start[-1] <= NOTHING * start.max():
-            return None
-        tol = TOLERANCE if options.tol is None else float(options.tol)
-        rule = self._held, tol, int(options.max_iter)
-        strata = packed.filled(stats.strata)
-        likelihood = packed.tree, strata, packed.n_fixed, options.is_restricted
-        ended, v, found = climb_nested(start, rule, likelihood, _UNKNOWN)
-        if ended != 1:
-            return None
-        first, average, best = v, found[3], found
-        for shares in self._elsewhere(v, average, found[4]):
-            begin = np.where(self._held, first, first.sum() * shares)
-            known = first, np.sqrt(np.maximum(np.diagonal(average), 0.0))
-            ended, there, found = climb_nested(begin, rule, likelihood, known)
-            if ended >= 0 and Place.is_higher(found[1], best[1]):
-                if ended == 0:  # Python finds out what it is
-                    return None
-                v, best = there, found
-        return Refitted(v, best[5], best[1])
-
-    def _elsewhere(self, v: FloatArray, average: FloatArray, observed: FloatArray) -> FloatArray:
-        """Return shares of the total at other starts, if the first climb leaves a doubt."""
-        if not self._once:
-            doubtful = self._others.doubtful(v, average, lambda: observed)
-            if doubtful.any():
-                return self._others.elsewhere(v, doubtful)
-        return np.zeros((0, v.size))
-
-
 class InClosedForm:
     """Refits by the analyses of variance and MINQUE.
 
@@ -374,18 +228,14 @@ class InClosedForm:
         ]
 
 
-def refit_of(stats: Statistics, recipe: Recipe, start: FloatArray, n: int = 1) -> Refit:
+def refit_of(stats: Statistics, recipe: Recipe, start: FloatArray) -> Refit:
     """Return the refit of a recipe; each worker needs its own.
-
-    Few refits do not wait for the compilation of the kernel, whose estimates are those of the
-    engine in Python up to rounding.
 
     Parameters
     ----------
     stats : of the data
     recipe : the estimator and its options
     start : (k + 1,) components at which data are drawn
-    n : number of refits that are to come
 
     Raises
     ------
@@ -399,12 +249,4 @@ def refit_of(stats: Statistics, recipe: Recipe, start: FloatArray, n: int = 1) -
         raise EstimationError(
             f"the residual is estimated at zero, where refits by {options.name!r} cannot start"
         )
-    made: type[ByLikelihood] = ByLikelihood
-    strata = stats.strata
-    if strata is not None and strata.remainder.parents is not None:
-        forms = len(strata.strata) * start.size * strata.remainder.n_groupings
-        at_end = options.is_restricted and _is_balanced(strata)
-        seconds = n * forms * _FORM_SECONDS * (1.0 if at_end else _CLIMB)
-        if n * forms >= _WORTH_COMPILING or is_at_hand(climb_nested, seconds):
-            made = Compiled
-    return made(stats, options, recipe.names, start, once=recipe.once)
+    return ByLikelihood(stats, options, recipe.names, start, once=recipe.once)

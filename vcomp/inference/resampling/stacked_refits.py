@@ -1,8 +1,8 @@
 """Refits of many small data sets by REML or ML at once.
 
-Where the terms but the largest have few effects, the likelihoods of many data sets are maximised
-together, which takes a tenth of the time or less. What leaves a doubt is refitted alone: the
-maxima are the same.
+Where data sets have the same nested strata, or the terms but the largest have few effects, the
+likelihoods of many data sets are maximised together, which takes a tenth of the time or less.
+Those with a doubtful maximum are refitted alone: the maxima are the same.
 """
 
 from __future__ import annotations
@@ -11,12 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from vcomp._typing import FloatArray, IntArray
+from vcomp._typing import BoolArray, FloatArray, IntArray
 from vcomp.design import Chunk
-from vcomp.estimators.likelihood import LikelihoodMethod, maximise_stack
+from vcomp.estimators.likelihood import (
+    LikelihoodMethod,
+    Stacked,
+    StackedLikelihood,
+    StackedStrata,
+    maximise_stack,
+)
 from vcomp.inference.resampling.refits import TOLERANCE, Recipe, Refitted
 from vcomp.numerics import BatchedWork
-from vcomp.statistics import Stack, StackLayout, StackTables, Statistics
+from vcomp.statistics import Stack, StackLayout, StackTables, Statistics, StratumStatistics
 
 _WIDEST, _MOST_SUMS, _MOST_COUNTS = 200, 4_000_000, 64
 """Columns of W, sums of all groups, and different numbers of rows of groups, up to which many data
@@ -28,8 +34,81 @@ _SECONDS = 2e-7
 _STEPS = 50
 """Requested largest number of steps from which the fewer ones of a stack are as good."""
 
-_BYTES, _MOST, _WORKING = 24e6, 256, 20.0
-"""Memory of a stack, data sets in it, and matrices that its likelihood works with."""
+_BYTES, _MOST, _WORKING, _OF_STRATA = 24e6, 256, 20.0, 12.0
+"""Memory of a stack, data sets in it, and matrices that its likelihood works with; of strata,
+times the memory of the sums and their derivatives."""
+
+
+def _maxima(
+    likelihoods: Stacked, start: FloatArray, held: BoolArray, *, once: bool
+) -> list[Refitted | None]:
+    """Return the maxima; None where one is not certain."""
+    try:
+        made = maximise_stack(likelihoods, start, held, once=once)
+    except np.linalg.LinAlgError:  # equations of one of them are singular
+        return [None] * len(likelihoods)
+    rows = zip(made.found, made.v, made.loglike, made.beta, strict=True)
+    return [Refitted(v, beta, float(value)) if found else None for found, v, value, beta in rows]
+
+
+class StrataRefits:
+    """Refits by REML or ML of data sets with nested strata.
+
+    Parameters
+    ----------
+    strata : of the data
+    recipe : REML or ML
+    start : (k + 1,) components at which iterations start
+    """
+
+    def __init__(self, strata: StratumStatistics, recipe: Recipe, start: FloatArray) -> None:
+        options = recipe.estimator
+        assert isinstance(options, LikelihoodMethod)
+        known = options.known(recipe.names)
+        self._held, self._start = known.held, np.where(known.held, known.values, start)
+        self._reml, self._once = options.is_restricted, recipe.once
+        means = [stratum.columns.means[0] for stratum in strata.strata]
+        self._values = float(sum(m.size + m.shape[0] * start.size for m in means))
+
+    @classmethod
+    def of(cls, stats: Statistics, recipe: Recipe, start: FloatArray) -> StrataRefits | None:
+        """Return the refits of data like these; None if they have no nested strata."""
+        options, strata = recipe.estimator, stats.strata
+        if not isinstance(options, LikelihoodMethod) or not start[-1] > 0.0:
+            return None
+        usual = options.max_iter >= _STEPS and (options.tol is None or options.tol >= TOLERANCE)
+        if not usual or strata is None or strata.remainder.parents is None:
+            return None
+        return cls(strata, recipe, start)
+
+    @property
+    def most(self) -> int:
+        """Number of data sets that are refitted at once."""
+        return int(np.clip(_BYTES / (8.0 * _OF_STRATA * self._values), 1, _MOST))
+
+    def with_responses(self, drawn: Sequence[Statistics]) -> list[Refitted | None]:
+        """Return the estimates from statistics of the same groups."""
+        strata = [stats.strata for stats in drawn if stats.strata is not None]
+        likelihoods = StackedStrata(strata, reml=self._reml)
+        return _maxima(likelihoods, self._start, self._held, once=self._once)
+
+    def of_samples(self, samples: Sequence[Statistics]) -> list[Refitted | None]:
+        """Return the estimates from samples; None where one is better refitted alone."""
+        found: list[Refitted | None] = [None] * len(samples)
+        alike: dict[tuple[object, ...], list[int]] = {}
+        for place, stats in enumerate(samples):
+            strata = stats.strata
+            if strata is not None and strata.remainder.parents is not None:
+                tables: list[np.ndarray] = [strata.remainder.tables.group_n[-1]]
+                tables += strata.remainder.parents
+                columns = [(s.fixed, s.columns.means[0].shape) for s in strata.strata]
+                key = strata.shape, repr(columns), *(table.tobytes() for table in tables)
+                alike.setdefault(key, []).append(place)
+        for places in alike.values():
+            made = self.with_responses([samples[place] for place in places])
+            for place, one in zip(places, made, strict=True):
+                found[place] = one
+        return found
 
 
 class StackedRefits:
@@ -132,16 +211,8 @@ class StackedRefits:
         )
 
     def _maxima(self, stack: Stack) -> list[Refitted | None]:
-        try:
-            made = maximise_stack(stack, self._start, self._held, reml=self._reml, once=self._once)
-        except np.linalg.LinAlgError:  # equations of one of them are singular
-            return [None] * len(stack)
-        return [
-            Refitted(v, beta, float(loglike)) if found else None
-            for found, v, loglike, beta in zip(
-                made.found, made.v, made.loglike, made.beta, strict=True
-            )
-        ]
+        likelihoods = StackedLikelihood(stack, reml=self._reml)
+        return _maxima(likelihoods, self._start, self._held, once=self._once)
 
     def together(
         self,
