@@ -183,7 +183,7 @@ def test_nothing_is_known_without_a_covariance_matrix():
     found = FromComponents(g).limits(q, 0.05)
     assert np.isnan([found.low, found.high]).all()
     assert found.interval_method == ""
-    with pytest.raises(EstimationError, match="needs the covariance matrix"):
+    with pytest.raises(EstimationError, match="needs a covariance matrix"):
         limits(q, "mls", g)
 
 

@@ -192,7 +192,7 @@ _COLUMNS = 32
 _BLOCK = 65_536
 
 
-class CompletedLikelihood(LastPoint["_Point"], ExactEngine, CrossProductsEngine):
+class CompletedLikelihood(LastPoint["_HolesPoint"], ExactEngine, CrossProductsEngine):
     """Restricted or full log-likelihood of rows that nearly fill a grid.
 
     Parameters
