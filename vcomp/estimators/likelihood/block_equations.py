@@ -10,6 +10,8 @@ and informations follow from derivatives of log|C| and of the least sum of squar
 chain rule (docs/decisions/0020-one-elimination.md). Forms of solutions are computed from products
 with the sums of rows in extended precision after a step of refinement, not as what other
 components leave of a total.
+
+So far the blocked engine takes its forms of X from here where the residual is small.
 """
 
 from __future__ import annotations
