@@ -210,8 +210,8 @@ def mover(
 
     Examples
     --------
-    >>> a = Known(np.array([0.9]), np.array([0.8]), np.array([0.95]))
-    >>> b = Known(np.array([0.7]), np.array([0.6]), np.array([0.8]))
+    >>> a = EstimateEnds(np.array([0.9]), np.array([0.8]), np.array([0.95]))
+    >>> b = EstimateEnds(np.array([0.7]), np.array([0.6]), np.array([0.8]))
     >>> low, high = mover(a, b, np.array([0.0]))
     >>> low.round(4), high.round(4)
     (array([0.0586]), array([0.3118]))

@@ -112,7 +112,7 @@ def test_statistics_without_rows_take_no_response():
     stats = Statistics.from_cross_products(
         model_of(("crossed", "complete")).statistics.cross_products
     )
-    with pytest.raises(DataError, match="no rows"):
+    with pytest.raises(DataError, match="made from parts, have none; fit the data as a whole"):
         stats.with_response(np.zeros(20))
     strata = Statistics.from_strata(model_of(("crossed", "complete")).statistics.strata)
     with pytest.raises(DataError, match="strata only"):
