@@ -9,14 +9,9 @@ import pandas as pd
 import pytest
 
 import vcomp
-from vcomp.estimators.likelihood import Place, maximise_stack
-from vcomp.estimators.likelihood.stacked import (
-    StackedDerivatives,
-    StackedLikelihood,
-    _bounded_steps,
-    _Climb,
-    _inverses,
-)
+from vcomp.estimators.likelihood import Place, StackedLikelihood, maximise_stack
+from vcomp.estimators.likelihood.stacked import inverses_or_nan
+from vcomp.estimators.likelihood.stacked_climb import StackedDerivatives, _bounded_steps, _Climb
 from vcomp.statistics import Stack, StackLayout, StackTables
 
 FORMULA = "y ~ x + (1|a) + (1|b) + (1|a:b)"
@@ -223,8 +218,12 @@ def test_maxima_of_responses_in_any_unit_are_the_same(unit, start):
 def test_only_positive_definite_matrices_have_a_determinant():
     """Two negative eigenvalues have a positive product."""
     each = [np.diag(d) for d in ([2.0, 3.0, 1.0], [-2.0, -3.0, 1.0], [-2.0, 3.0, 1.0])]
-    found = _inverses(np.array(each))[1]
+    inverses, found = inverses_or_nan(np.array(each))
     np.testing.assert_allclose(found, [np.log(6.0), np.nan, np.nan], rtol=1e-15)
+    # The first has the digits that it has without the others.
+    alone, log = inverses_or_nan(np.array(each[:1]))
+    np.testing.assert_array_equal(inverses[0], alone[0])
+    assert found[0] == log[0]
 
 
 def test_tables_with_about_as_many_effects_as_rows_are_left_out():

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.estimators.likelihood.stacked import StackedDerivatives
+from vcomp.estimators.likelihood.stacked import each, inverses_or_nan
+from vcomp.estimators.likelihood.stacked_climb import StackedDerivatives
 from vcomp.statistics import StratumStatistics
 
 
@@ -112,10 +113,10 @@ class StackedStrata:
         second = np.zeros((B, k1, k1, b, b))
         for stratum in self._strata:
             M, mult = stratum.M, stratum.multiplicity
-            forms = self._forms(stratum, _each(v, M.T))
+            forms = self._forms(stratum, each(v, M.T))
             at, t = stratum.places, np.arange(k1)
             log_det += mult * forms.log_det
-            traces += mult * _each(forms.traces, M)
+            traces += mult * each(forms.traces, M)
             squares += mult * (M.T @ forms.squares @ M)
             gram[:, at[:, None], at] += forms.gram
             n_at = at.size
@@ -136,7 +137,7 @@ class StackedStrata:
         second: FloatArray,
     ) -> StackedDerivatives:
         """Return value, score and informations from the forms, as ``totals.Totals``."""
-        inverse, log_fixed = _inverses(gram[:, 1:, 1:])
+        inverse, log_fixed = inverses_or_nan(gram[:, 1:, 1:])
         beta = (inverse @ gram[:, 1:, :1])[:, :, 0]
         e = np.concatenate([np.ones((len(beta), 1)), -beta], axis=1)
         along = (first @ e[:, None, :, None])[..., 0]  # (B, k + 1, b)
@@ -293,37 +294,17 @@ class StackedStrata:
         return found
 
 
-def _inverses(matrices: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return inverses and log-determinants, nan where a matrix is not positive definite."""
-    well = np.asarray(np.isfinite(matrices).all(axis=(1, 2)), dtype=bool)
-    matrices = np.where(well[:, None, None], matrices, np.eye(matrices.shape[1]))
-    if matrices.shape[1]:
-        well &= np.linalg.eigvalsh(matrices)[:, 0] > 0.0
-        matrices = np.where(well[:, None, None], matrices, np.eye(matrices.shape[1]))
-    log_det = np.where(well, np.linalg.slogdet(matrices)[1], np.nan)
-    return np.asarray(np.linalg.inv(matrices), dtype=np.float64), log_det
-
-
 def _rows(weights: FloatArray, values: FloatArray) -> FloatArray:
     """Return Σ_g w_g x_g of each data set, from (B, q) and (B, q, size)."""
-    total: FloatArray = (weights[:, None] @ values)[:, 0]
-    return total
+    return (weights[:, None] @ values)[:, 0]
 
 
 def _times(weights: FloatArray, values: FloatArray) -> FloatArray:
-    product: FloatArray = weights[:, :, None, None] * values
-    return product
+    return weights[:, :, None, None] * values
 
 
 def _products(left: FloatArray, right: FloatArray) -> FloatArray:
     """Return the products of all pairs of columns, summed over groups and vectors, (B, b, b)."""
     B, b = left.shape[0], left.shape[2]
     one, other = (x.swapaxes(1, 2).reshape(B, b, -1) for x in (left, right))
-    found: FloatArray = one @ other.swapaxes(1, 2)
-    return found
-
-
-def _each(rows: FloatArray, matrix: FloatArray) -> FloatArray:
-    """Return the product of each row with a matrix."""
-    found: FloatArray = (rows[:, None] @ matrix)[:, 0]
-    return found
+    return one @ other.swapaxes(1, 2)
