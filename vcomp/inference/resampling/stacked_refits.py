@@ -8,6 +8,7 @@ Those with a doubtful maximum are refitted alone: the maxima are the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -39,16 +40,45 @@ _BYTES, _MOST, _WORKING, _OF_STRATA = 24e6, 256, 20.0, 12.0
 times the memory of the sums and their derivatives."""
 
 
-def _maxima(
-    likelihoods: Stacked, start: FloatArray, held: BoolArray, *, once: bool
-) -> list[Refitted | None]:
-    """Return the maxima; None where one is not certain."""
-    try:
-        made = maximise_stack(likelihoods, start, held, once=once)
-    except np.linalg.LinAlgError:  # equations of one of them are singular
-        return [None] * len(likelihoods)
-    rows = zip(made.found, made.v, made.loglike, made.beta, strict=True)
-    return [Refitted(v, beta, float(value)) if found else None for found, v, value, beta in rows]
+@dataclass(frozen=True, slots=True, eq=False)
+class _Climbs:
+    """How the likelihoods of a stack are maximised.
+
+    Attributes
+    ----------
+    start, held : (k + 1,) first components, and whether a component keeps it
+    reml : whether the likelihoods are the restricted ones
+    once : as in :class:`Recipe`
+    by_any_engine : whether no engine was requested
+    """
+
+    start: FloatArray
+    held: BoolArray
+    reml: bool
+    once: bool
+    by_any_engine: bool
+
+    @classmethod
+    def of(cls, recipe: Recipe, start: FloatArray) -> _Climbs | None:
+        """Return those of a recipe; None if its refits are no such climbs."""
+        options = recipe.estimator
+        if not isinstance(options, LikelihoodMethod) or not start[-1] > 0.0:
+            return None
+        if options.max_iter < _STEPS or (options.tol is not None and options.tol < TOLERANCE):
+            return None
+        known = options.known(recipe.names)
+        first = np.where(known.held, known.values, start)
+        is_auto = options.engine == "auto"
+        return cls(first, known.held, options.is_restricted, recipe.once, is_auto)
+
+    def maxima(self, likelihoods: Stacked) -> list[Refitted | None]:
+        """Return the maxima; None where one is not certain."""
+        try:
+            ends = maximise_stack(likelihoods, self.start, self.held, once=self.once)
+        except np.linalg.LinAlgError:  # equations of one of them are singular
+            return [None] * len(likelihoods)
+        rows = zip(ends.found, ends.v, ends.loglike, ends.beta, strict=True)
+        return [Refitted(v, b, float(value)) if found else None for found, v, value, b in rows]
 
 
 class StrataRefits:
@@ -57,29 +87,28 @@ class StrataRefits:
     Parameters
     ----------
     strata : of the data
-    recipe : REML or ML
-    start : (k + 1,) components at which iterations start
+    climbs : of the likelihoods
     """
 
-    def __init__(self, strata: StratumStatistics, recipe: Recipe, start: FloatArray) -> None:
-        options = recipe.estimator
-        assert isinstance(options, LikelihoodMethod)
-        known = options.known(recipe.names)
-        self._held, self._start = known.held, np.where(known.held, known.values, start)
-        self._reml, self._once = options.is_restricted, recipe.once
+    def __init__(self, strata: StratumStatistics, climbs: _Climbs) -> None:
+        self._climbs = climbs
         means = [stratum.columns.means[0] for stratum in strata.strata]
-        self._values = float(sum(m.size + m.shape[0] * start.size for m in means))
+        self._values = float(sum(m.size + m.shape[0] * climbs.start.size for m in means))
 
     @classmethod
     def of(cls, stats: Statistics, recipe: Recipe, start: FloatArray) -> StrataRefits | None:
-        """Return the refits of data like these; None if they have no nested strata."""
-        options, strata = recipe.estimator, stats.strata
-        if not isinstance(options, LikelihoodMethod) or not start[-1] > 0.0:
+        """Return the refits of data like these; None if they have no nested strata.
+
+        Parameters
+        ----------
+        stats : of the data
+        recipe : the estimator and its options
+        start : (k + 1,) components at which iterations start
+        """
+        climbs, strata = _Climbs.of(recipe, start), stats.strata
+        if climbs is None or strata is None or strata.remainder.parents is None:
             return None
-        usual = options.max_iter >= _STEPS and (options.tol is None or options.tol >= TOLERANCE)
-        if not usual or strata is None or strata.remainder.parents is None:
-            return None
-        return cls(strata, recipe, start)
+        return cls(strata, climbs)
 
     @property
     def most(self) -> int:
@@ -89,8 +118,7 @@ class StrataRefits:
     def with_responses(self, drawn: Sequence[Statistics]) -> list[Refitted | None]:
         """Return the estimates from statistics of the same groups."""
         strata = [stats.strata for stats in drawn if stats.strata is not None]
-        likelihoods = StackedStrata(strata, reml=self._reml)
-        return _maxima(likelihoods, self._start, self._held, once=self._once)
+        return self._climbs.maxima(StackedStrata(strata, reml=self._climbs.reml))
 
     def of_samples(self, samples: Sequence[Statistics]) -> list[Refitted | None]:
         """Return the estimates from samples; None where one is better refitted alone."""
@@ -117,17 +145,11 @@ class StackedRefits:
     Parameters
     ----------
     chunk : its rows, with the terms of the model
-    recipe : REML or ML
-    start : (k + 1,) components at which iterations start
+    climbs : of the likelihoods
     """
 
-    def __init__(self, chunk: Chunk, recipe: Recipe, start: FloatArray) -> None:
-        options = recipe.estimator
-        assert isinstance(options, LikelihoodMethod)
-        known = options.known(recipe.names)
-        self._chunk, self._held = chunk, known.held
-        self._start = np.where(known.held, known.values, start)
-        self._reml, self._once = options.is_restricted, recipe.once
+    def __init__(self, chunk: Chunk, climbs: _Climbs) -> None:
+        self._chunk, self._climbs = chunk, climbs
         self.layout = StackLayout.of(chunk.sizes, chunk.X.shape[1])
         self._columns = np.vstack([chunk.X.T, chunk.y])
         self._scale = np.sqrt(np.square(self._columns[:-1]).mean(axis=1))
@@ -135,14 +157,18 @@ class StackedRefits:
 
     @classmethod
     def of(cls, stats: Statistics, recipe: Recipe, start: FloatArray) -> StackedRefits | None:
-        """Return the refits of parts of the rows; None if they are better refitted one by one."""
-        options = recipe.estimator
-        if not isinstance(options, LikelihoodMethod) or not start[-1] > 0.0:
-            return None
-        usual = options.engine == "auto" and (options.tol is None or options.tol >= TOLERANCE)
+        """Return the refits of parts of the rows; None if they are better refitted one by one.
+
+        Parameters
+        ----------
+        stats : of all rows
+        recipe : the estimator and its options
+        start : (k + 1,) components at which iterations start
+        """
+        climbs = _Climbs.of(recipe, start)
         # Orthogonal strata have engines of their own.
-        usual = usual and options.max_iter >= _STEPS and stats.strata is None
-        if not usual or stats.make_cells is None:
+        usual = climbs is not None and climbs.by_any_engine and stats.strata is None
+        if climbs is None or not usual or stats.make_cells is None:
             return None
         chunk = stats.cells
         if chunk.counts is not None or not chunk.terms:
@@ -152,13 +178,13 @@ class StackedRefits:
         if layout.width > _WIDEST or sums > _MOST_SUMS:
             return None
         numbers = np.unique(np.bincount(chunk.codes[layout.lead]))
-        return None if numbers.size > _MOST_COUNTS else cls(chunk, recipe, start)
+        return None if numbers.size > _MOST_COUNTS else cls(chunk, climbs)
 
     @property
     def most(self) -> int:
         """Number of data sets that are refitted at once, each with its own rows."""
         n_counts = np.unique(self.tables.lead_n).size
-        rows = (len(self._held) + 2.0) * self.tables.n
+        rows = (self._climbs.start.size + 2.0) * self.tables.n
         return self._most(n_counts * self.layout.width**2 + 2.0 * self.tables.lead.size + rows)
 
     @property
@@ -193,7 +219,7 @@ class StackedRefits:
 
     def refit(self, tables: Sequence[StackTables]) -> list[Refitted | None]:
         """Return the estimates from sums of rows; None where one is better refitted alone."""
-        return self._maxima(Stack.of(tables, self._scale))
+        return self._maximised(Stack.of(tables, self._scale))
 
     def with_responses(self, drawn: Sequence[Statistics]) -> list[Refitted | None]:
         """Return the estimates from statistics of all rows with other responses."""
@@ -201,7 +227,7 @@ class StackedRefits:
         sums = [stats.cross_products for stats in drawn]
         lead = self.layout.lead
         rest = [np.concatenate([*(s.Zy[t] for t in self.layout.places), s.Xy]) for s in sums]
-        return self._maxima(
+        return self._maximised(
             stack.with_responses(
                 self.tables,
                 np.array(rest),
@@ -210,9 +236,8 @@ class StackedRefits:
             )
         )
 
-    def _maxima(self, stack: Stack) -> list[Refitted | None]:
-        likelihoods = StackedLikelihood(stack, reml=self._reml)
-        return _maxima(likelihoods, self._start, self._held, once=self._once)
+    def _maximised(self, stack: Stack) -> list[Refitted | None]:
+        return self._climbs.maxima(StackedLikelihood(stack, reml=self._climbs.reml))
 
     def together(
         self,
