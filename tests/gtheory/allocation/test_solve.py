@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.helpers.examples import examples
 from vcomp.exceptions import PlanError
-from vcomp.gtheory.allocation.problem import evaluate
-from vcomp.gtheory.allocation.solve import ROOM, Limit, continuous_sizes, solve
+from vcomp.gtheory.allocation.problem import ROOM, Limit, evaluate
+from vcomp.gtheory.allocation.solve import continuous_sizes, solve
 
 coefficient = st.one_of(st.just(0.0), st.floats(-3, 3).map(lambda x: 10.0**x))
 WIDEST = {1: 300, 2: 50, 3: 12, 4: 6}

@@ -17,8 +17,8 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.formula import REPLICATE, Design
 from vcomp.gtheory.allocation.cost import Cost, CostFunction, money
-from vcomp.gtheory.allocation.problem import SizeProblem, evaluate
-from vcomp.gtheory.allocation.solve import AllocationSolution, Limit, solve
+from vcomp.gtheory.allocation.problem import AllocationSolution, Limit, SizeProblem, evaluate
+from vcomp.gtheory.allocation.solve import solve
 from vcomp.gtheory.allocation.solve_any import solve_any
 from vcomp.gtheory.requirement import outer_facets
 from vcomp.gtheory.study_record import S

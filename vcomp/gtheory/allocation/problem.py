@@ -18,6 +18,20 @@ from vcomp.gtheory.projection import composition
 from vcomp.inference import VarianceComponents
 
 
+ROOM = 1e-10
+"""Relative tolerance for rounding within which a budget or a goal is met."""
+
+TIE = 1e-11
+"""Relative width of the classes within which values are equal. Classes are used, as equality up to
+a tolerance is not transitive."""
+
+EQUAL = 4.0 * TIE
+"""Relative difference of values within which they may be equal."""
+
+_MOST_DOUBLINGS = 60
+"""Largest number of times that all sizes are doubled, which is beyond any countable size."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SizeProblem:
     """The possible sizes of F facets of a design, with error variance and cost.
@@ -87,6 +101,76 @@ def evaluate(coefficients: FloatArray, factors: FloatArray) -> FloatArray:
         half = left.shape[1] // 2
         left = left[:, :half] + left[:, half:] * factor[:, None]
     return np.array(np.broadcast_to(left[:, 0], len(factors)))
+
+
+def first_sizes(
+    errors: FloatArray, lo: FloatArray, hi: FloatArray, limit: FloatArray
+) -> FloatArray:
+    """Return sizes at which error variances are within their limits where any are, (K, F).
+
+    All sizes are doubled until they are.
+
+    Parameters
+    ----------
+    errors : (K, 2^F) coefficients of products of 1/n
+    lo : (F,) least sizes
+    hi : (K, F) largest sizes
+    limit : (K,)
+    """
+    sizes = np.tile(lo, (len(errors), 1))
+    for _ in range(_MOST_DOUBLINGS):
+        more = evaluate(errors, 1.0 / sizes) > limit
+        if not more.any():
+            break
+        sizes[more] = np.minimum(2.0 * sizes[more], hi[more])
+    return sizes
+
+
+def tie_class(values: FloatArray) -> FloatArray:
+    """Return classes of values, ascending; those that differ by rounding alone mostly share one."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.floor(np.log(values) / TIE))
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The limit that sizes have to keep: a budget, or an allowed error variance.
+
+    Attributes
+    ----------
+    budget : largest cost of a measurement, or None
+    allowed : otherwise the largest error variance, of the terms that fall with sizes
+    """
+
+    budget: float | None
+    allowed: float = math.inf
+
+    @property
+    def value(self) -> float:
+        """The upper limit of the cost, or else of the error variance."""
+        limit = self.allowed if self.budget is None else self.budget
+        return limit + ROOM * abs(limit)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AllocationSolution:
+    """The best designs, the best one first; none if no sizes keep the limit.
+
+    Attributes
+    ----------
+    sizes : (r, F)
+    error : (r,) error variance, without the reduction by finite universes
+    cost : (r,)
+    """
+
+    sizes: FloatArray
+    error: FloatArray
+    cost: FloatArray
+
+    @property
+    def found(self) -> bool:
+        """Whether there is a solution."""
+        return len(self.sizes) > 0
 
 
 def make_problem(

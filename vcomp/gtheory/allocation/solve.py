@@ -25,22 +25,21 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import PlanError
-from vcomp.gtheory.allocation.problem import evaluate
-
-ROOM = 1e-10
-"""Relative tolerance for rounding within which a budget or a goal is met."""
+from vcomp.gtheory.allocation.problem import (
+    EQUAL,
+    TIE,
+    AllocationSolution,
+    Limit,
+    evaluate,
+    first_sizes,
+    tie_class,
+)
 
 _MOST_ROWS = 4_000_000
 """Largest number of combinations of sizes that are held at once."""
 
 _LARGEST = 2.0**52
-
-_TIE = 1e-11
-"""Relative width of the classes within which values are equal. Classes are used, as equality up to
-a tolerance is not transitive."""
-
-_EQUAL = 4.0 * _TIE
-"""Relative difference of values within which they may be equal."""
+"""Size from which on whole numbers cannot be counted as floats."""
 
 _ROUNDING, _SLACK = 1e-13, 1e-10
 """Relative tolerances of the limit of a relaxed problem, and of its least objective."""
@@ -51,54 +50,12 @@ _MORE_ROWS = 16.0
 _AT_ONCE = 256
 """Number of problems that are solved together."""
 
-_MOST_DOUBLINGS = 60
 _MOST_STEPS, _BISECTED = 200, 8
 """Largest number of steps to a root; every so many steps the interval is halved."""
 
 _FLAT, _NARROW, _AT_END = 1e-9, 1e-11, 1e-9
 """Slope at which a root is found, width of the interval in log r, and relative distance from an
 end of r within which r is at that end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """The limit that sizes have to keep: a budget, or an allowed error variance.
-
-    Attributes
-    ----------
-    budget : largest cost of a measurement, or None
-    allowed : otherwise the largest error variance, of the terms that fall with sizes
-    """
-
-    budget: float | None
-    allowed: float = math.inf
-
-    @property
-    def value(self) -> float:
-        """The upper limit of the cost, or else of the error variance."""
-        limit = self.allowed if self.budget is None else self.budget
-        return limit + ROOM * abs(limit)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AllocationSolution:
-    """The best designs, the best one first; none if no sizes keep the limit.
-
-    Attributes
-    ----------
-    sizes : (r, F)
-    error : (r,) error variance, without the reduction by finite universes
-    cost : (r,)
-    """
-
-    sizes: FloatArray
-    error: FloatArray
-    cost: FloatArray
-
-    @property
-    def found(self) -> bool:
-        """Whether there is a solution."""
-        return len(self.sizes) > 0
 
 
 # The relaxed problem: sizes that need not be whole -----------------------------------------------
@@ -335,29 +292,6 @@ def _problems(
     return _Problems(programs(order), start[:, order], low, free[order], budget), rows
 
 
-def first_sizes(
-    errors: FloatArray, lo: FloatArray, hi: FloatArray, limit: FloatArray
-) -> FloatArray:
-    """Return sizes at which error variances are within their limits where any are, (K, F).
-
-    All sizes are doubled until they are.
-
-    Parameters
-    ----------
-    errors : (K, 2^F) coefficients of products of 1/n
-    lo : (F,) least sizes
-    hi : (K, F) largest sizes
-    limit : (K,)
-    """
-    sizes = np.tile(lo, (len(errors), 1))
-    for _ in range(_MOST_DOUBLINGS):
-        more = evaluate(errors, 1.0 / sizes) > limit
-        if not more.any():
-            break
-        sizes[more] = np.minimum(2.0 * sizes[more], hi[more])
-    return sizes
-
-
 def solve(
     errors: FloatArray,
     cost: FloatArray,
@@ -482,16 +416,16 @@ def _search(problems: _Problems, top: int, near: float, most_rows: int) -> list[
     active = np.arange(K)
     while active.size:
         designs = _best_designs(problems[active], worst[active], most_rows)
-        wanted[active] = np.minimum(wanted[active], designs.least * (1.0 + near + _EQUAL))
+        wanted[active] = np.minimum(wanted[active], designs.least * (1.0 + near + EQUAL))
         for k, (sizes, values) in zip(active, _of_each(designs, top, near), strict=True):
             if len(values) == top:
-                wanted[k] = min(wanted[k], values[-1] * (1.0 + _EQUAL))
+                wanted[k] = min(wanted[k], values[-1] * (1.0 + EQUAL))
             found[k] = sizes
         done = worst[active] >= wanted[active]
         # The first designs are those next to the relaxed optimum.
         gap[active] = np.where(
             worst[active] < 0.0,
-            np.maximum(designs.least - least[active], _TIE * least[active]) / _MORE_ROWS,
+            np.maximum(designs.least - least[active], TIE * least[active]) / _MORE_ROWS,
             gap[active] * growth,
         )
         worst[active] = np.minimum(wanted, least + gap)[active]
@@ -523,7 +457,7 @@ def _of_each(designs: _Designs, top: int, near: float) -> list[tuple[FloatArray,
     parts = []
     for first, end in itertools.pairwise(ends):
         value = designs.value[first : min(end, first + top)]
-        value = value[value <= value[:1] * (1.0 + near + _EQUAL)]
+        value = value[value <= value[:1] * (1.0 + near + EQUAL)]
         parts.append((designs.sizes[first : first + len(value)], value))
     return parts
 
@@ -549,12 +483,6 @@ def _best_designs(problems: _Problems, worst: FloatArray, most_rows: int) -> _De
     rows = problems.all_sizes(owner, sizes[kept])
     order = np.lexsort([*rows.T[::-1], tie_class(used), tie_class(value), owner])
     return _Designs(owner[order], rows[order], value[order], least)
-
-
-def tie_class(values: FloatArray) -> FloatArray:
-    """Return classes of values, ascending; those that differ by rounding alone are in one."""
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.floor(np.log(values) / _TIE))
 
 
 def _enumerate(

@@ -10,16 +10,31 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import PlanError
-from vcomp.gtheory.allocation.problem import SizeProblem, evaluate
-from vcomp.gtheory.allocation.solve import ROOM, AllocationSolution, Limit, first_sizes, tie_class
+from vcomp.gtheory.allocation.problem import (
+    EQUAL,
+    ROOM,
+    AllocationSolution,
+    Limit,
+    SizeProblem,
+    evaluate,
+    first_sizes,
+    tie_class,
+)
 
 _MOST_ROWS = 4_000_000
 """Largest number of combinations of all sizes but one that a search tries."""
 
 _CHUNK = 1 << 18
-_SOLVE_ANY_LARGEST = 2.0**40
+"""Number of combinations of sizes with which the cost function is called at once."""
+
+_LARGEST = 2.0**40
+"""Size of a facet that no budget can pay for, if its cost grows at all."""
 
 _SAMPLE, _FIRST = 500, 10.0
+"""Number of sizes at which the cost is tested for falling, and range of the first such test."""
+
+_FALL = 1e-12
+"""Relative fall of a cost that is more than rounding."""
 
 
 def solve_any(
@@ -58,23 +73,21 @@ def solve_any(
         most = float(problem.costs(first)[0]) * (1.0 + near + ROOM)
     if float(problem.costs(lo[None, :])[0]) > most:
         return nothing
-    reach = _solve_any_reach(problem, lo, hi, most)
+    reach = _reach(problem, lo, hi, most)
     rows = _candidates(problem, error, lo, reach, limit, most)
     _check_rises(problem, rows, reach)
     return _best(problem, error, rows, reach, limit, top, near)
 
 
-def _solve_any_reach(
-    problem: SizeProblem, lo: FloatArray, hi: FloatArray, most: float
-) -> FloatArray:
+def _reach(problem: SizeProblem, lo: FloatArray, hi: FloatArray, most: float) -> FloatArray:
     """Return the largest affordable size of every facet, with the least sizes of the others."""
     reach = lo.copy()
     for j, facet in enumerate(problem.facets):
         # Small sizes first: the affordable sizes of a falling cost have no limit.
         _check_axis(problem, lo, j, min(hi[j], lo[j] + _FIRST))
-        top = np.array([min(hi[j], _SOLVE_ANY_LARGEST)])
+        top = np.array([min(hi[j], _LARGEST)])
         reach[j] = _largest(_paid(problem, lo[None, :], j, most), lo[[j]], top)[0]
-        if reach[j] == _SOLVE_ANY_LARGEST < hi[j]:
+        if reach[j] == _LARGEST < hi[j]:
             raise PlanError(
                 f"any number of levels of {facet!r} can be paid: the cost does not grow with it; "
                 f"give it a bound such as bounds={{{facet!r}: (1, 10)}}"
@@ -197,7 +210,7 @@ def _best(
     keys = [*rows.T[::-1], tie_class(second), tie_class(first)]
     places: list[int] = []
     for place in np.lexsort(keys):
-        if places and first[place] > first[places[0]] * (1.0 + near + 1e-12):
+        if places and first[place] > first[places[0]] * (1.0 + near + EQUAL):
             break
         if _is_undominated(problem, error, rows[place], reach, limit):
             places.append(int(place))
@@ -249,7 +262,7 @@ def _check_rises(problem: SizeProblem, rows: FloatArray, reach: FloatArray) -> N
 
 def _refuse_falls(problem: SizeProblem, fewer: FloatArray, more: FloatArray, j: int) -> None:
     low, high = problem.costs(fewer), problem.costs(more)
-    falls = np.flatnonzero(high < low * (1.0 - 1e-12))
+    falls = np.flatnonzero(high < low * (1.0 - _FALL))
     if falls.size:
         k = int(falls[0])
         facet, others = problem.facets[j], problem.sizes(fewer[[k]])[0]
