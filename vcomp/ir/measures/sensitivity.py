@@ -12,6 +12,7 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_one_of
 from vcomp.ir.agreement import MeanRows, RowMeasure
 from vcomp.ir.measures.extrapolated import Extrapolated
+from vcomp.ir.significance import pairs_of
 from vcomp.numerics import slices
 
 _BITS = 36
@@ -164,13 +165,8 @@ class RelativeSensitivity(_Sensitivity):
 
 def _of_pairs(function: np.ufunc, x: FloatArray) -> FloatArray:
     """Apply a function to every two columns i < j, with pairs in the order of i."""
-    m, k = x.shape
-    values = np.empty((m, k * (k - 1) // 2))
-    end = 0
-    for i in range(k - 1):
-        start, end = end, end + k - 1 - i
-        function(x[:, i, None], x[:, i + 1 :], out=values[:, start:end])
-    return values
+    i, j = pairs_of(x.shape[1])
+    return function(x.take(i, axis=1), x.take(j, axis=1))
 
 
 def _safe_difference(
