@@ -240,6 +240,43 @@ def test_standard_errors_belong_to_intervals():
         assert study.table["rel_err_var_se"].item() == pytest.approx(expected["Residual"] / 12)
 
 
+def test_the_covariance_is_that_of_a_jackknife_of_the_groups():
+    """Each group left out once, in closed form; other effects than normal ones."""
+    n, k = 5000, 3
+    rng = np.random.default_rng(1)
+    y = rng.exponential(size=(n, 1)) + rng.laplace(size=(n, k))
+    frame = pd.DataFrame({"s": np.repeat(np.arange(n), k), "y": y.ravel()})
+    res = vcomp.fit("y ~ (1|s)", frame, method="anova")
+    means, within = y.mean(axis=1), k * y.var(axis=1)
+    rest = (means.sum() - means) / (n - 1)
+    between = (np.square(means).sum() - means**2 - (n - 1) * rest**2) / (n - 2)
+    residual = (within.sum() - within) / ((n - 1) * (k - 1))
+    jackknife = (n - 1) ** 2 / n * np.cov(between - residual / k, residual)
+    # The corrections of robust variances for few groups are of order 1/√n.
+    found = res.cov_params().to_numpy()[1:, 1:]
+    np.testing.assert_allclose(found, jackknife, rtol=2.0 / np.sqrt(n))
+    np.testing.assert_allclose(res.bse[1:], np.sqrt(np.diagonal(jackknife)), rtol=1.0 / np.sqrt(n))
+    assert (res.bse[1:].to_numpy() > 1.2 * res.bse_vcomp.to_numpy()).all()
+
+
+@pytest.mark.parametrize("hold", [{}, {"t": 0.5}])
+def test_a_component_without_standard_error_has_no_covariance(hold):
+    """At its bound 0, as the means of t are equal, or held."""
+    frame = two_way(20, 12)
+    frame["y"] -= frame.groupby("t")["y"].transform("mean")
+    res = vcomp.fit("y ~ (1|s) + (1|t)", frame, hold=hold)
+    assert res.interval_source("auto").interval == "robust"
+    again = vcomp.VarianceComponentsResults.from_json(res.to_json())
+    for found in (res, again, pickle.loads(pickle.dumps(res))):
+        cov, normal = found.cov_params().iloc[1:, 1:].to_numpy(), found.cov_vcomp().to_numpy()
+        np.testing.assert_array_equal(np.isnan(cov), np.isnan(normal))
+        assert np.isnan(cov[1]).all()
+        errors = found.tidy()["std_error"].to_numpy()
+        np.testing.assert_array_equal(np.isnan(errors), [False, False, True, False])
+        np.testing.assert_array_equal(errors, found.bse)
+        np.testing.assert_array_equal(errors, np.sqrt(np.diagonal(found.cov_params())))
+
+
 def test_rows_that_are_gone_are_the_reason(tmp_path):
     path = tmp_path / "scores.parquet"
     pd.concat([two_way(20, 12, 1), two_way(20, 12, 2)]).to_parquet(path)

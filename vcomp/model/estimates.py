@@ -21,6 +21,7 @@ from vcomp.inference.intervals import (
     FromComponents,
     IntervalSource,
     Limits,
+    robust_covariance,
     unbiased_covariance,
 )
 from vcomp.model.record import FitRecord
@@ -231,7 +232,8 @@ class Estimates(Fitted):
     def cov_params(self) -> pd.DataFrame:
         """Return the covariance matrix of :attr:`params`, block diagonal.
 
-        That of components is robust where the default intervals are, else :meth:`cov_vcomp`.
+        That of components is robust where the default intervals are, else :meth:`cov_vcomp`; nan
+        where a component is at its bound or held.
         """
         return parameter_covariance(self._record)
 
@@ -319,22 +321,23 @@ def component_covariance(record: FitRecord, cov_type: CovarianceType | None) -> 
 
 def component_errors(record: FitRecord) -> pd.Series:
     """Return standard errors of the components; nan at a bound or where held."""
-    variances = np.diagonal(component_covariance(record, None).to_numpy())
-    se = np.sqrt(np.where(variances > 0.0, variances, np.nan))
+    se = standard_errors(component_covariance(record, None).to_numpy())
     return series(se, record.estimate.names, "std_error")
+
+
+def standard_errors(covariance: FloatArray) -> FloatArray:
+    """Return roots of the diagonal; nan where that is not above zero."""
+    variances = np.diagonal(covariance)
+    return np.sqrt(np.where(variances > 0.0, variances, np.nan))
 
 
 def parameter_covariance(record: FitRecord) -> pd.DataFrame:
     """Return the covariance matrix of fixed effects and components, block diagonal."""
     estimate, p = record.estimate, len(record.exog_names)
     k = len(estimate.names)
-    of_fixed = dense_covariance(estimate)
     covariance = np.zeros((p + k, p + k))
-    covariance[:p, :p] = of_fixed
-    source = record.of_components()
-    robust = source.used.cov if source.interval == "robust" else None
-    known = component_covariance(record, None).to_numpy() if robust is None else robust
-    covariance[p:, p:] = known
+    covariance[:p, :p] = dense_covariance(estimate)
+    covariance[p:, p:] = covariance_beside(record, record.of_components())
     return matrix(covariance, tuple(params(record).index))
 
 
@@ -381,13 +384,21 @@ def component_limits(estimate: Estimate, alpha: float, source: IntervalSource) -
     return replace(limits, low=low, high=high)
 
 
+def covariance_beside(record: FitRecord, source: IntervalSource) -> FloatArray:
+    """Return the covariance of the components that matches the intervals of a source.
+
+    Rows and columns of components that are held or at their bound are nan.
+    """
+    if isinstance(source, FromComponents) and source.interval == "robust":
+        robust = robust_covariance(source.components)
+        k = len(record.estimate.names)
+        return np.full((k, k), np.nan) if robust is None else robust
+    return component_covariance(record, None).to_numpy()
+
+
 def errors_beside(record: FitRecord, source: IntervalSource) -> FloatArray:
     """Return the standard errors of the components that match the intervals of a source."""
-    if not (isinstance(source, FromComponents) and source.interval == "robust"):
-        return component_errors(record).to_numpy()
-    estimate = record.estimate
-    se = source.standard_errors(Quantities("linear", np.eye(len(estimate.names))))
-    return np.where(np.isin(np.array(estimate.names, dtype=object), estimate.held), np.nan, se)
+    return standard_errors(covariance_beside(record, source))
 
 
 def gstudy(record: FitRecord, source: IntervalSource, limits: Limits) -> pd.DataFrame:

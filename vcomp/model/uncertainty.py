@@ -92,8 +92,8 @@ class Uncertainty(Fitted):
         """Return a row for each component: estimate, se, low, high and percent.
 
         Percent is of the total variance, negative estimates set to zero. Standard errors are
-        robust with robust intervals, else those of :attr:`bse`. If the engine
-        has random probes, ``mc_error`` follows se.
+        robust with robust intervals, else those of :attr:`bse_vcomp`. If the engine has random
+        probes, ``mc_error`` follows se.
 
         Parameters
         ----------

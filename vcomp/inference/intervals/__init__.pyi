@@ -15,5 +15,6 @@ from .limits import check_local_interval as check_local_interval
 from .limits import check_source as check_source
 from .limits import note_on_scores as note_on_scores
 from .plugged import plugged_source as plugged_source
+from .robust import robust_covariance as robust_covariance
 from .robust import robust_mean_squares as robust_mean_squares
 from .robust import with_influences as with_influences
