@@ -1,7 +1,10 @@
 """Inputs that once ended in other errors than a VcompError, or after very long."""
 
+import inspect
 import json
 import zipfile
+from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import vcomp
-from vcomp.exceptions import guarded
+from vcomp.exceptions import GUARDS, guarded
 
 N = 40
 rng = np.random.default_rng(0)
@@ -183,6 +186,66 @@ def test_exhausted_memory_of_a_public_function_is_an_error_with_advice():
 
     with pytest.raises(vcomp.VcompError, match="9 GiB"):
         vcomp.fit("y ~ (1|a)", Large(a=1, y=1))
+
+
+class Exhausted:
+    """Rows that no longer fit into memory."""
+
+    def __getattr__(self, name):
+        raise MemoryError("Unable to allocate 9 GiB")
+
+
+ARGUMENTS = {
+    "f_test": ("g[T.v]",),
+    "t_test": ("g[T.v]",),
+    "from_json": ("{}",),
+    "interval_source": ("auto",),
+    **dict.fromkeys(
+        ("compare_levels", "jackknife", "profile", "quantity", "resample", "test"), ("a",)
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def without_memory():
+    """A fit whose components are known, and whose rows can no longer be used."""
+    res = vcomp.fit("y ~ g + (1|a) + (1|b)", FRAME)
+    record = res._record
+    tables = type(record.tables)(Exhausted(), record.estimate)
+    for known in ("components", "table", "cells"):
+        tables.__dict__[known] = getattr(record.tables, known)
+    return type(res)(replace(record, tables=tables), Exhausted())
+
+
+PUBLIC = [name for name in dir(vcomp.VarianceComponentsResults) if not name.startswith("_")]
+
+
+@pytest.mark.filterwarnings("ignore::vcomp.VcompWarning")
+@pytest.mark.parametrize("name", sorted({*PUBLIC} - {"model"}))
+def test_exhausted_memory_in_a_method_of_a_result_is_an_error_with_advice(without_memory, name):
+    """Whether it needs the rows or not: no MemoryError reaches the user."""
+    with suppress(vcomp.VcompError):
+        found = getattr(without_memory, name)
+        if callable(found):
+            found(*ARGUMENTS.get(name, ()))
+
+
+READ = {"collections", "data", "judgements", "original", "retrieved", "runs", "scores"}
+"""Parameters of functions that are given data."""
+
+SMALL = {"open_source", "score_table"}
+"""Functions that read data later, or four numbers."""
+
+
+@pytest.mark.parametrize("module", [vcomp, vcomp.ctt, vcomp.io, vcomp.ir, vcomp.simulate])
+def test_functions_that_read_data_are_guarded(module):
+    public = {name: getattr(module, name) for name in dir(module)}
+    functions = {n: f for n, f in public.items() if inspect.isfunction(f) and n not in SMALL}
+    reading = {
+        n for n, f in functions.items() if READ.intersection(inspect.signature(f).parameters)
+    }
+    assert reading
+    assert {n for n in reading if functions[n].__code__ is not GUARDS} == set()
 
 
 def test_the_guard_is_not_the_scope_of_the_caller():

@@ -14,7 +14,7 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.ctt.coefficients import alpha_of, check_totals
 from vcomp.ctt.matrix import ItemScores, ScoresOfItems, check_choice, complete_rows, read_scores
-from vcomp.exceptions import DataError, did_you_mean
+from vcomp.exceptions import DataError, did_you_mean, guarded
 from vcomp.numerics import check_count, seed_from, slices, stream
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ class SplitHalf(display.Printed):
         return f"SplitHalf(splits={len(self.table)}, items={self.n_items})"
 
 
+@guarded
 def split_half_reliability(
     scores: ScoresOfItems,
     split: Split = "odd-even",

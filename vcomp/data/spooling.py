@@ -18,7 +18,7 @@ from vcomp.data.parts import Part, reason
 from vcomp.data.source import Source, open_source
 from vcomp.data.written_files import path_of, removed_on_termination, renamed, target_of
 from vcomp.display import count
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, guarded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +27,7 @@ _SPOOLED = "path= on a disk with more room, or fewer columns, columns="
 """Advice for a full disk."""
 
 
+@guarded
 def spool(
     data: Any,
     path: str | os.PathLike[str] | None = None,

@@ -178,6 +178,7 @@ class HasDStudies:
         )
         return replace(study, mean=self._mean_of_scores())
 
+    @guarded
     def quantity(
         self,
         what: str | Callable[..., Any],

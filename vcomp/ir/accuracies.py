@@ -286,6 +286,7 @@ def accuracy(
     )
 
 
+@guarded
 def accuracy_of(
     scores: ScoreMatrix | None,
     study: Callable[[Any], DStudy],

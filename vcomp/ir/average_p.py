@@ -11,7 +11,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError
+from vcomp.exceptions import PlanError, guarded
 from vcomp.ir.agreement import complete
 from vcomp.ir.agreement import sizes as check_sizes
 from vcomp.ir.all_pairs import PairTest, Sides, check_test, compare_pairs
@@ -169,6 +169,7 @@ class AveragePValues(display.Printed):
 _NAMES: dict[PairTest, str] = {"t": "t-tests", "wilcoxon": "signed-rank tests"}
 
 
+@guarded
 def average_p_values(
     scores: ScoresLike,
     n_topics: float | Iterable[float] | None = None,

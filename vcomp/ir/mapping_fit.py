@@ -17,7 +17,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
+from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean, guarded
 from vcomp.ir.agreement import Measure, complete
 from vcomp.ir.mapping import MappingStudy
 from vcomp.ir.measures import several
@@ -61,6 +61,7 @@ class _Job:
     seed: int
 
 
+@guarded
 def fit_mapping(
     collections: Mapping[str, ScoresLike] | Iterable[ScoresLike],
     indicators: str | Measure | Iterable[str | Measure] = tuple(PUBLISHED),

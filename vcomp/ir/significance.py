@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.exceptions import DataError, PlanError, check_alpha
+from vcomp.exceptions import DataError, PlanError, check_alpha, guarded
 from vcomp.ir.agreement import complete, rounding
 from vcomp.ir.kernels import binned_differences, tail_table
 from vcomp.ir.rank import centred_covariances, difference_variances
@@ -122,6 +122,7 @@ _BINS = (*(k / 100 for k in range(21)), np.inf)
 """Bins of Voorhees and Buckley: twenty of width .01, and one for the rest."""
 
 
+@guarded
 def swap_rates(
     scores: ScoresLike,
     n_topics: int | None = None,

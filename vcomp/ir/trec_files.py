@@ -16,7 +16,7 @@ from typing import Any, Literal, NoReturn, TypeAlias, overload
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import DataError, did_you_mean
+from vcomp.exceptions import DataError, did_you_mean, guarded
 from vcomp.ir.scores import ScoreMatrix, check_matrix
 
 PathsLike: TypeAlias = (
@@ -176,6 +176,7 @@ def read_trec_eval(
     name_by: Literal["runid", "file"] = ...,
     fill: float | None = ...,
 ) -> ScoreMatrix: ...
+@guarded
 def read_trec_eval(
     paths: PathsLike,
     measure: str | Sequence[str] = "map",

@@ -14,7 +14,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.design import Structure
 from vcomp.estimators import Certificate, Estimate, Iteration
-from vcomp.exceptions import EstimationError
+from vcomp.exceptions import EstimationError, guarded
 from vcomp.inference import Quantities
 from vcomp.inference.hypotheses import FixedFit, degrees_of_freedom, fixed_intervals
 from vcomp.inference.intervals import (
@@ -206,6 +206,7 @@ class Estimates(Fitted):
         return params(self._record)
 
     @property
+    @guarded
     def bse(self) -> pd.Series:
         """Standard errors of :attr:`params` from :meth:`cov_params`, as in :meth:`summary`.
 
@@ -224,11 +225,13 @@ class Estimates(Fitted):
         return with_components(self._record, self.fe_params / self.bse_fe, "tvalues")
 
     @property
+    @guarded
     def pvalues(self) -> pd.Series:
         """P-values of the fixed effects, with Satterthwaite's degrees of freedom; else nan."""
         p = fixed_fit(self._record, self._rows).table(0.05, "satterthwaite")["p_value"]
         return with_components(self._record, p, "pvalues")
 
+    @guarded
     def cov_params(self) -> pd.DataFrame:
         """Return the covariance matrix of :attr:`params`, block diagonal.
 

@@ -148,6 +148,7 @@ class HypothesisTests(Fitted):
         """
         return fixed_fit(self._record, self._rows).table(alpha, ddf, cov_type)
 
+    @guarded
     def t_test(
         self,
         contrasts: Any,
@@ -170,6 +171,7 @@ class HypothesisTests(Fitted):
         """
         return fixed_fit(self._record, self._rows).t_test(contrasts, alpha, ddf, cov_type)
 
+    @guarded
     def f_test(
         self,
         contrasts: Any,

@@ -69,6 +69,7 @@ class VarianceComponentsResults(
 
     # Tables ---------------------------------------------------------------------------------
 
+    @guarded
     def tidy(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> pd.DataFrame:
         """Return a row for each parameter: term, kind, estimate, std_error, conf_low, conf_high.
 
@@ -88,6 +89,7 @@ class VarianceComponentsResults(
         """Return one row: method, nobs, df_resid, llf, aic, bic, converged, status."""
         return estimates.glance(self._record)
 
+    @guarded
     def summary(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> Any:
         """Return a summary as a table of statsmodels: ``print`` it, or ``.as_html()``.
 
@@ -104,6 +106,7 @@ class VarianceComponentsResults(
         source = self.interval_source(interval)
         return presentation.summary(self._record, self._rows, alpha, source)
 
+    @guarded
     def plot(
         self,
         kind: PictureName = "components",
@@ -241,11 +244,13 @@ class VarianceComponentsResults(
         return self._random_effects()
 
     @property
+    @guarded
     def fittedvalues(self) -> pd.Series:
         """Fixed part plus predicted effects of every row that was used."""
         return prediction.fitted_values(self._row_access)
 
     @property
+    @guarded
     def resid(self) -> pd.Series:
         """Response minus :attr:`fittedvalues`."""
         return prediction.residuals(self._row_access)

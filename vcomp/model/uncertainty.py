@@ -88,6 +88,7 @@ class Uncertainty(Fitted):
         """
         return estimates.conf_int(self._record, alpha, self.interval_source(interval))
 
+    @guarded
     def gstudy(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> pd.DataFrame:
         """Return a row for each component: estimate, se, low, high and percent.
 
@@ -148,6 +149,7 @@ class Uncertainty(Fitted):
 
         return profiles(self._row_access, self._record.exog_names, what, alpha)
 
+    @guarded
     def interval_source(
         self,
         interval: IntervalMethod,

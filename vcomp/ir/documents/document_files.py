@@ -12,7 +12,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.data import parquet_path
-from vcomp.exceptions import DataError, did_you_mean, warn
+from vcomp.exceptions import DataError, did_you_mean, guarded, warn
 from vcomp.ir.documents.assessors import shown
 from vcomp.ir.documents.document_tables import (
     check_once,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+@guarded
 def document_universe(
     retrieved: Any,
     judgements: Any,
@@ -269,6 +270,7 @@ _ROWS_AT_ONCE = 1 << 20
 """Target number of rows in a row group of a file."""
 
 
+@guarded
 def write_per_document(
     universe: DocumentUniverse, path: str | os.PathLike[str], scores: Any = "utility"
 ) -> int:

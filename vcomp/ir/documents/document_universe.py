@@ -19,7 +19,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.display import memory
-from vcomp.exceptions import DataError, did_you_mean, warn
+from vcomp.exceptions import DataError, did_you_mean, guarded, warn
 from vcomp.ir.documents.assessors import shown
 from vcomp.numerics import available_bytes
 
@@ -392,6 +392,7 @@ _WORST = -0.5
 """Lower bound of normalised utilities: MinNU of TREC 2002."""
 
 
+@guarded
 def set_measures(
     universe: DocumentUniverse, *, beta: float = 1.0, scores: Any = "utility"
 ) -> pd.DataFrame:

@@ -25,7 +25,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
-from vcomp.exceptions import DataError, EstimationError, warn
+from vcomp.exceptions import DataError, EstimationError, guarded, warn
 from vcomp.gtheory import from_components
 from vcomp.inference import VarianceComponents
 from vcomp.ir.documents.document_tables import check_once, read_documents
@@ -145,6 +145,7 @@ class RelevanceModel(display.Printed):
         )
 
 
+@guarded
 def fit_relevance(
     judgements: Any,
     *,

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from vcomp import display
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import number_combinations
-from vcomp.exceptions import PlanError, did_you_mean, warn
+from vcomp.exceptions import PlanError, did_you_mean, guarded, warn
 from vcomp.formula import REPLICATE, Design, parse_design
 from vcomp.gtheory import all_sizes
 from vcomp.inference import VarianceComponents
@@ -207,6 +207,7 @@ class SimulatedScores:
         return np.asarray(self.effects[component][groups])
 
 
+@guarded
 def simulate_effects(
     source: VarianceComponents | HasComponents,
     design: str | None = None,

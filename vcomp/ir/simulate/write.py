@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vcomp.data import path_of, replacing, target_of
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, guarded
 from vcomp.ir.simulate.simulator import CollectionSimulator, SimulatedCollections, whole
 
 _ROWS_AT_ONCE = 1 << 20
@@ -20,6 +20,7 @@ _ROWS_AT_ONCE = 1 << 20
 _ENDINGS = (".parquet", ".pq", ".csv")
 
 
+@guarded
 def write_collections(
     simulator: CollectionSimulator,
     path: str | os.PathLike[str],
