@@ -21,6 +21,6 @@ from .study_plots import frontier as frontier
 from .study_plots import measure_curves as measure_curves
 from .study_plots import measures as measures
 from .study_plots import subsets as subsets
-from .zeta import assumptions as assumptions
-from .zeta import profile as profile
-from .zeta import replicates as replicates
+from .diagnostics import assumptions as assumptions
+from .diagnostics import profile as profile
+from .diagnostics import replicates as replicates
