@@ -232,7 +232,12 @@ def _hints(cls: Any) -> Mapping[str, Any]:
 
 @cache
 def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    return get_origin(hint), get_args(hint)
+    """Return the generic type of an annotation, and its arguments."""
+    origin, args = get_origin(hint), get_args(hint)
+    # On Python 3.12 and later, NDArray is a `type` statement since NumPy 2.5.
+    if hasattr(origin, "__value__"):
+        return _parts(origin.__value__[args])
+    return origin, args
 
 
 def _written_number(value: float) -> Json | None:
