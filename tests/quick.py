@@ -1,7 +1,7 @@
 """Which tests are in the minute of ``pytest -m quick``: some of each file, by what they name.
 
-There is no list to keep: a new file has its share at once. A file that fits models has few quick
-tests, any other one has more.
+There is no list to keep: a new file has its share at once, without the tests that are marked
+`slow`. A file that fits models has few quick tests, any other one has more.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ CASES = 12
 BY_ROOM: pytest.StashKey[Counter[str]] = pytest.StashKey()
 """Numbers of quick tests by room, of a run."""
 
-_SLOW_FILE = re.compile(r"\b(subprocess|dask|n_jobs|matplotlib|pyplot|CliRunner|bootstrap)\b")
-"""What files name that start processes, draw pictures or fit one table many times."""
+_SLOW_FILE = re.compile(
+    r"\b(subprocess|dask|n_jobs|matplotlib|pyplot|CliRunner|bootstrap|insteval|[Ii]terative\w*)\b"
+)
+"""What files name that start processes, draw pictures, or fit one table many times or with
+probes."""
 
 _FITS = re.compile(r"fit\(|maximise|gstudy\(|optimize|accumulate\(|kernels|Likelihood|Dense")
 
@@ -60,7 +63,12 @@ def mark_quick(items: list[pytest.Item]) -> Counter[str]:
     by_file: dict[Path, list[tuple[int, pytest.Item]]] = {}
     for item in items:
         name = item.nodeid.partition("[")[0]
-        if not is_quick(item.path) or name.rpartition("::")[2] in _slow_tests(item.path):
+        is_slow = item.get_closest_marker("slow") is not None
+        if (
+            is_slow
+            or not is_quick(item.path)
+            or name.rpartition("::")[2] in _slow_tests(item.path)
+        ):
             continue
         if cases[name] < CASES:
             by_file.setdefault(item.path, []).append((cases[name], item))

@@ -16,6 +16,7 @@ def limits():
     return budget.limits()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["rooms", "doors", "calls"])
 def test_nothing_grows(table, limits):
     found = getattr(budget, table)()

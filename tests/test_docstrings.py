@@ -15,6 +15,7 @@ from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from numpydoc.docscrape import get_doc_object
 from numpydoc.validate import ERROR_MSGS, Validator, validate
 
@@ -157,6 +158,7 @@ def names_in_order(value):
     return given == [p for p in inspect.signature(value).parameters if p in given]
 
 
+@pytest.mark.slow
 def test_numpydoc_finds_nothing():
     found = {name: problems(name, value) for name, value in OBJECTS.items()}
     assert {name: errors for name, errors in found.items() if errors} == {}
@@ -272,6 +274,7 @@ def first_sentences(path):
                 yield after.lineno, getattr(after.value, "value", None) or ""
 
 
+@pytest.mark.slow
 def test_first_sentences_name_things_by_nouns():
     """CONTRIBUTING.md, "Prose": no riddles in descriptions and messages."""
     riddles = [

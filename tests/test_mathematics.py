@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/explanation/mathematics.md").read_text(encoding="utf-8")
 FILES = sorted((ROOT / "vcomp").rglob("*.py"))
@@ -25,6 +27,7 @@ def defined():
     }
 
 
+@pytest.mark.slow
 def test_names_on_the_page_are_in_the_code():
     lines = re.findall(r"\*\*In code\*\*: (.*?)\n\n", PAGE, flags=re.DOTALL)
     assert len(lines) > 30

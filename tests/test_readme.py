@@ -22,7 +22,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
         "README.md",
         "docs/explanation/binary-scores.md",
         "docs/howto/generalizability.md",
-        "docs/howto/test-collections.md",
+        pytest.param("docs/howto/test-collections.md", marks=pytest.mark.slow),
         "docs/howto/large-data.md",
     ],
 )

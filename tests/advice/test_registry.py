@@ -6,6 +6,8 @@ import re
 from operator import attrgetter
 from pathlib import Path
 
+import pytest
+
 import vcomp
 from tests.advice.scan import advice
 
@@ -14,6 +16,7 @@ _LINES = (_HERE / "registry.txt").read_text(encoding="utf-8").splitlines()
 REGISTRY = [[cell.strip() for cell in line.split(" |")] for line in _LINES if line[:1] not in "#"]
 
 
+@pytest.mark.slow
 def test_every_piece_of_advice_is_registered():
     given = {(code, module) for code, modules in advice().items() for module in modules}
     listed = {(code, module) for code, modules, _ in REGISTRY for module in modules.split()}

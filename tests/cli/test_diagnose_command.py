@@ -14,6 +14,7 @@ def matrix(tmp_path):
     return written(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_matrix(matrix, tmp_path):
     picture = tmp_path / "page.png"
     text = output_of("diagnose", matrix, "--draws", 39, "--seed", 3, "--plot", picture)

@@ -83,6 +83,7 @@ def same(one, other, rtol=0.0):
         np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", OF_TOPICS.values(), ids=OF_TOPICS)
 def test_forms_of_topics_by_systems_are_equal(call):
     bare = call(SCORES)

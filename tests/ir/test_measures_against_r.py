@@ -118,6 +118,7 @@ def splits(request, reference, shared_data):
     return means, truth, values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["tau", "tauAP"])
 def test_a_thousand_splits_with_their_ties(splits, key):
     means, truth, values = splits

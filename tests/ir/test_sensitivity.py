@@ -80,6 +80,7 @@ def test_ranks_as_scores(seed, k, rate, noise):
     check(means, np.tile(truth, (2, 1)), rate, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [60, 150])
 def test_rows_in_several_blocks(k):
     rng = np.random.default_rng(k)

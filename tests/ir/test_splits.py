@@ -55,6 +55,7 @@ def of_r(values, measure):
     return np.array([np.nan if v is None else v for v in values["observations"][measure]])
 
 
+@pytest.mark.slow
 def test_published_observations_of_rankings(published):
     values, observed = published
     found = observed(get("tau"), get("tau_ap", ties="first"))
@@ -82,6 +83,7 @@ def test_published_observations_of_sensitivity(published):
         np.testing.assert_allclose(row[both], in_r[both], rtol=0, atol=0.01)
 
 
+@pytest.mark.slow
 def test_published_estimates_from_splits_to_curves(published):
     """From topics of halves to the accuracy of larger tests, ties as R had them aside."""
     values, observed = published

@@ -261,6 +261,7 @@ def test_extrapolations_are_biased_as_documented():
     assert abs(found["exp2"] - truth) < 0.06
 
 
+@pytest.mark.slow
 def test_real_data():
     data = vcomp.datasets.load("docsearch").query("query == 'keywords'")
     matrix = data.pivot_table(index="topic", columns="sys", values="score")

@@ -151,6 +151,7 @@ def test_results_of_batches_and_of_sums_keep_their_effects(tmp_path):
         np.testing.assert_allclose(frame, whole.random_effects[term].loc[frame.index], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_result_comes_back_from_another_process():
     data = vcomp.datasets.load("bodoff2007_alpha")
     res = vcomp.fit(FORMULA, data)

@@ -47,6 +47,7 @@ def test_cells_are_means_of_their_scores():
         np.testing.assert_array_equal(means, cells.means.T if system == "a" else cells.means)
 
 
+@pytest.mark.slow
 def test_a_file_grows_with_the_data():
     small, large = (len(sparse(n).to_json()) for n in (60, 480))
     assert large < 12 * small  # eight times the scores, 64 times the cells

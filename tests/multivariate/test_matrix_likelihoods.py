@@ -174,6 +174,7 @@ def check_against_dense(likelihood, layout, *, reml):
     np.testing.assert_allclose(observed, 2.0 * average - expected, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reml", [True, False], ids=["reml", "ml"])
 @pytest.mark.parametrize("name", BALANCED)
 def test_strata(name, reml):
@@ -183,6 +184,7 @@ def test_strata(name, reml):
     check_against_dense(likelihood, layout, reml=reml)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "reml"), alternately([*BALANCED, *OTHERS], True, False))
 def test_equations(name, reml):
     layout = balanced(name) if name in BALANCED else OTHERS[name]()
@@ -219,6 +221,7 @@ def test_the_curvature_of_many_scores_is_exact_for_terms_of_the_last_stage(name,
     np.testing.assert_allclose(exact.curvature(S), observed, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reml", [True, False], ids=["reml", "ml"])
 @pytest.mark.parametrize("name", [*BALANCED, "specification"])
 def test_columns_of_a_crossed_facet(name, reml):

@@ -51,6 +51,7 @@ def test_the_map_of_elements_is_that_of_matrices():
     np.testing.assert_allclose(mapped, [(L @ S @ L.T)[e] for e in places], rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [slice(None), slice(2, None)], ids=["balanced", "not balanced"])
 @pytest.mark.parametrize("noise", [1.0, 1e-3])
 def test_combinations_of_variables_have_the_combined_matrices(rows, noise):

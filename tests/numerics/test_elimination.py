@@ -189,6 +189,7 @@ def test_columns_that_depend_on_others_have_no_pairs():
     assert LeafPairs.of(lower, 2) is None
 
 
+@pytest.mark.slow
 def test_crossed_blocks_are_cut_after_the_first():
     """The others fill up, whatever they look like: no elimination tree is needed."""
     C = equations([900, 300], 20_000, 0)

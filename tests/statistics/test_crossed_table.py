@@ -131,6 +131,7 @@ def test_large_tables_are_laid_out_in_slabs():
         np.testing.assert_allclose(table.forms(T, slab), np.diagonal(F @ T @ F.T), **CLOSE)
 
 
+@pytest.mark.slow
 def test_a_table_of_one_slab_is_kept_and_larger_ones_are_not():
     for shape, is_kept in (((40, 30), True), ((2_049, 2_048), False)):
         F, rng = filled(*shape, 0.5, 3)

@@ -91,6 +91,7 @@ def ends_by_f(anova, n_s, n_q, tail):
     return {"Erho2": 20 * zeta / (1 + 20 * zeta), "Phi": 20 * share / (1 + 19 * share)}
 
 
+@pytest.mark.slow
 def test_covered_by_the_intervals_of_the_subsets(study, frame):
     """Against fits of the rows of every subset, and F quantiles from scipy.stats."""
     fit, design = fitted_again(study.results)

@@ -98,6 +98,7 @@ def spans(table, quantity, facet):
     return whole.groupby(facet)["span"].first()
 
 
+@pytest.mark.slow
 def test_with_five_queries_the_span_is_about_a_half(tables):
     """The "average span length with just 5 queries is about 0.5 across collections"."""
     average = np.mean([spans(t, "Erho2", "topic")[5] for t in tables.values()])

@@ -249,6 +249,7 @@ def large_sparse():
     return vcomp.VarianceComponentsModel("y ~ (1|s) + (1|t)", {"y": y, "s": s, "t": t})
 
 
+@pytest.mark.slow
 def test_a_sparse_tail_in_two_orders():
     model = large_sparse()
     v = np.array([1.0, 0.5, 1.2])

@@ -92,6 +92,7 @@ def near(found, wanted, digits=1e-9):
     np.testing.assert_allclose(found, wanted, rtol=0.0, atol=digits * np.abs(wanted).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CASES))
 @pytest.mark.parametrize("reml", [True, False])
 def test_value_score_and_informations_are_those_of_the_textbook(name, reml):

@@ -28,6 +28,7 @@ def responses(made, n=6, seed=4):
     return [made.statistics.with_response(rng.normal(size=rows)) for _ in range(n)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "options"),
     [
@@ -111,6 +112,7 @@ def test_equations_that_do_not_converge_have_no_effects():
     assert fixed_effects_of(sums, np.ones((len(sums), 4)), steps=1) == [None] * len(sums)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constant", [[2], [0, 1, 3, 4], range(6)])
 def test_a_response_without_variance_has_components_of_zero(constant):
     """Also if all have none, so that nothing is left to be solved for."""

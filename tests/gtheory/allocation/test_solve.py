@@ -211,6 +211,7 @@ def test_nested_sizes_depend_on_prices_and_variances(outer, inner, price, each, 
     np.testing.assert_allclose(found, [budget / (price + each * n_a), n_a], rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_facets", [3, 4, 5])
 def test_a_budget_of_a_million(n_facets):
     # Prices per level alone: the sizes are as √(variance/price), by Lagrange's condition.
@@ -278,6 +279,7 @@ def test_what_cannot_be():
         assert not solve_one(error, cost, lo, hi, Limit(None, allowed)).found
 
 
+@pytest.mark.slow
 def test_large_numbers():
     # Products of sizes are beyond what can be counted, and the sizes are not.
     error, cost = np.array([0.0, 1.0, 4.0, 0.0]), np.array([0.0, 0.0, 0.0, 1.0])

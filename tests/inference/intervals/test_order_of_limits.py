@@ -40,6 +40,7 @@ def bounded(request):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", ["mls", "robust", "log", "wald"])
 def test_sums_of_components(bounded, interval):
     for res in bounded:
@@ -86,6 +87,7 @@ NONE = "An upper limit of ∞ is no limit: the data have too few levels"
 NOTHING = "An interval [0.000, 1.000] excludes nothing: the data have too few levels"
 
 
+@pytest.mark.slow
 def test_open_intervals_have_a_reason_under_the_table(bounded):
     seen = set()
     for res in bounded:

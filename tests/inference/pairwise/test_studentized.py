@@ -191,6 +191,7 @@ def test_critical_value_of_differences_to_one_of_equal_groups(m, df):
     assert inside == pytest.approx(0.95, abs=2e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loadings", [(HALF,) * 3, (0.2, 0.5, 0.9, 0.99), (0.0, 0.0)])
 def test_normal_tail_is_the_integral(loadings):
     loadings = np.array(loadings)

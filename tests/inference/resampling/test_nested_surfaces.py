@@ -86,6 +86,7 @@ def test_null_distributions_reach_the_bound(nested, term, monkeypatch):
     assert 0.3 < zeros < 0.7
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_a_block_of_drawn_data(nested):
     """A replicate keeps some numbers, and not its 600 means, products and sums of groups."""
 

@@ -45,6 +45,7 @@ def test_trec_identical_systems(collection):
     assert pairs.n_zero_variance == values["n_zero_variance_pairs"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collection", ["adhoc3", "web2010ap"], indirect=True)
 @pytest.mark.parametrize("variant", ["a", "ap"])
 def test_trec_scores_may_be_far_from_zero(collection, variant):

@@ -100,6 +100,7 @@ def test_true_means_are_those_observed(scores):
         assert (np.abs(drawn.mean(axis=0) - made.means) < 5 * error).all()
 
 
+@pytest.mark.slow
 def test_what_is_asked_for_is_in_the_summary(scores):
     text = str(fit_collection(scores, heteroscedasticity=2, correlation=0.5).summary())
     assert "× 2" in text

@@ -85,6 +85,7 @@ def test_a_system_that_is_always_wrong_stays_so(scores):
     assert simulator.simulate(200, rng=1).scores[..., 3].max() < 1e-6
 
 
+@pytest.mark.slow
 def test_scores_of_0_and_1_are_between_0_and_1(scores):
     scores[0, 0], scores[1, 1] = 0.0, 1.0
     fit_collection(scores, copula="t", df=1)

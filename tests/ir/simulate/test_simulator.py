@@ -143,6 +143,7 @@ def test_normal_residuals_are_normal(scores):
     assert np.abs(stats.kurtosis(scores[:, 1:] - scores[:, :-1])).max() > 5 * np.sqrt(24 / n)
 
 
+@pytest.mark.slow
 def test_homoscedastic_residuals_have_one_variance(scores):
     sd = decompose(scores).residuals.std(axis=0, ddof=1)
     unequal = fit_collection(scores, margins="normal", correlation=0)
@@ -159,6 +160,7 @@ def test_homoscedastic_residuals_have_one_variance(scores):
         assert margin.variance == pytest.approx(np.mean(sd**2), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_correlations_are_kept_or_not(scores):
     n = 40_000
     kept = fit_collection(scores, margins="normal")

@@ -196,6 +196,7 @@ def test_more_topics_are_nearer_to_the_original():
     assert many["mu_s"].std() < few["mu_s"].std()
 
 
+@pytest.mark.slow
 def test_normal_residuals_without_kernels_keep_components_and_variances():
     # Nothing is smoothed but topic effects: σ²(system:topic) and its spread stay what they are.
     X = collection(50, 8, seed=6)
@@ -204,6 +205,7 @@ def test_normal_residuals_without_kernels_keep_components_and_variances():
     assert table["cor"].mean() > 0.99
 
 
+@pytest.mark.slow
 def test_switches_show_where_they_should():
     X = collection(60, 10, seed=5)
     as_it_is = compared(X, margins="normal")

@@ -45,6 +45,7 @@ def of_both():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("effects", "verdict", "design", "fixed"),
     [
@@ -59,6 +60,7 @@ def test_the_effect_that_is_there_is_found(effects, verdict, design, fixed):
     assert study.layout in ("roles", "crossed")
 
 
+@pytest.mark.slow
 def test_what_is_printed_is_in_the_tables(of_both):
     models, ratios, errors = (printed_columns(of_both.summary(), k) for k in range(3))
     for header, name, decimals in (("llf", "llf", 2), ("AIC", "aic", 1), ("BIC", "bic", 1)):
@@ -82,6 +84,7 @@ def test_what_is_printed_is_in_the_tables(of_both):
         np.testing.assert_allclose(ends, [row.low, row.high][: len(ends)], rtol=5e-3)
 
 
+@pytest.mark.slow
 def test_both_and_neither(neither, of_both):
     assert (neither.verdict, neither.design) == ("idiosyncratic", "system x (assessor:topic)")
     assert (of_both.verdict, of_both.kept) == ("both", ("roles", "individuals"))
