@@ -129,6 +129,47 @@ def test_phi_lambda_of_a_fit_with_a_fixed_facet():
     assert study.phi_lambda(-1.0)["estimate"][0] == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.fixture(scope="module")
+def fixed_facet():
+    """Two scores in each cell of 40 persons and three levels of g, which are far apart."""
+    rng = np.random.default_rng(3)
+    p, g, _ = (axis.ravel() for axis in np.indices((40, 3, 2)))
+    y = 0.7 * rng.normal(size=40)[p] + np.array([-2.0, 0.0, 2.0])[g]
+    y += 0.5 * rng.normal(size=(40, 3))[p, g] + 0.6 * rng.normal(size=p.size)
+    formula = "y ~ (1|p) + (1|g) + (1|p:g)"
+    return vcomp.fit(formula, {"p": p, "g": g, "y": y}, method="anova")
+
+
+def test_phi_lambda_of_replicates_holds_the_effects_of_fixed_facets(fixed_facet):
+    """Their mean varies about that of the universe, which has the effects of the fixed facet."""
+    res, drawn = fixed_facet, fixed_facet.bootstrap(2000, rng=1)
+    options = {"object": "p", "g": 3, "fixed": "g", "replicate": 2}
+    # Components and the mean are independent: means of an error that has no share of g.
+    v, estimates = np.maximum(drawn.values, 0.0), res.vcomp
+    error = (estimates["p"] + estimates["p:g"] / 3 + estimates["Residual"] / 6) / 40
+    means = res.fe_params.iloc[0] + np.sqrt(error) * np.random.default_rng(2).normal(size=len(v))
+    signal = v[:, 0] + v[:, 2] / 3 + np.maximum((means - 1.0) ** 2 - error, 0.0)
+    ends = np.quantile(signal / (signal + v[:, 3] / 6), [0.025, 0.975])
+    row = res.dstudy(**options, interval=drawn).phi_lambda(1.0).iloc[0]
+    # 50 replicates are beyond each end: their standard error is a twentieth of the length.
+    np.testing.assert_allclose([row["low"], row["high"]], ends, atol=np.ptp(ends) / 7)
+    alone = res.quantity("Phi_lambda", cut=1.0, interval=drawn, **options)
+    assert [alone.low, alone.high] == [row["low"], row["high"]]
+
+
+@pytest.mark.parametrize("made", ["resample", "jackknife"])
+def test_phi_lambda_has_no_interval_from_other_levels_of_a_fixed_facet(fixed_facet, made):
+    number = {"n": 200} if made == "resample" else {}
+    drawn = {facet: getattr(fixed_facet, made)(facet, **number) for facet in ("p", "g")}
+    options = {"object": "p", "g": 3, "fixed": "g"}
+    with pytest.raises(PlanError, match=r"are of other levels of 'g', which the plan fixes"):
+        fixed_facet.dstudy(**options, interval=drawn["g"]).phi_lambda(0.5)
+    row = fixed_facet.dstudy(**options, interval=drawn["p"]).phi_lambda(0.5).iloc[0]
+    assert row["low"] < row["high"]
+    free = fixed_facet.dstudy(object="p", g=3, interval=drawn["g"]).phi_lambda(0.5)
+    assert free["low"].notna().all()
+
+
 def test_phi_lambda_is_what_estimate_says():
     alone = RES.quantity("Phi_lambda", cut=0.6, topic=5)
     row = RES.dstudy(topic=5).phi_lambda(0.6).iloc[0]

@@ -17,7 +17,7 @@ from vcomp.exceptions import PlanError
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import constant_effects
 from vcomp.inference import Quantities, Smooth, VarianceComponents
-from vcomp.inference.intervals import FromComponents, Limits
+from vcomp.inference.intervals import FromComponents, IntervalSource, Limits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,6 +119,53 @@ def mean_in_universe(
         return mean
     error = max(float(mean.cov_beta[0, 0]) - float(constant @ components.values), 0.0)
     return replace(mean, cov_beta=np.array([[error]]))
+
+
+def source_in_universe(
+    source: IntervalSource,
+    mean: MeanOfScores,
+    components: VarianceComponents,
+    plan: DStudyPlan,
+    row: int = 0,
+) -> IntervalSource:
+    """Return the source of intervals in which the mean varies about that of the universe.
+
+    Replicates of a parametric bootstrap draw the effects of all facets anew. In balanced normal
+    data their means are normal and independent of the components, so that deviations multiplied by
+    the ratio of standard errors have the distribution without effects that are constant.
+
+    Parameters
+    ----------
+    source : of the intervals
+    mean, components, plan, row : as in :func:`mean_in_universe`
+
+    Raises
+    ------
+    PlanError
+        If the mean is not known, or replicates are made of other levels of a facet whose effects
+        are constant in the universe.
+    """
+    inside = mean_in_universe(mean, components, plan, row)
+    if isinstance(source, FromComponents):
+        return replace(source, beta=inside.beta, cov_beta=inside.cov_beta)
+    constant = constant_effects(components, plan)[row] > 0.0
+    replicates = getattr(source, "replicates", source)
+    if not constant.any() or not hasattr(replicates, "drawn_facets"):
+        return source
+    varied = frozenset(replicates.drawn_facets)
+    for facets, is_constant in zip(components.facets, constant, strict=True):
+        if is_constant and facets & varied:
+            name = min(facets & varied)
+            raise PlanError(
+                f"the {replicates.kind} replicates are of other levels of {name!r}, which the "
+                "plan fixes or takes from a finite universe: Φ(λ) depends on the mean over its "
+                "levels. Use res.bootstrap(), or replicates of another facet"
+            )
+    if varied:
+        return source
+    ratio = math.sqrt(float(inside.cov_beta[0, 0]) / float(mean.cov_beta[0, 0]))
+    beta = mean.beta + ratio * (replicates.beta - mean.beta)
+    return replace(source, replicates=replace(replicates, beta=beta))
 
 
 def not_below_phi(

@@ -21,6 +21,7 @@ from vcomp.gtheory.phi_lambda import (
     not_below_phi,
     phi_lambda,
     read_cuts,
+    source_in_universe,
 )
 from vcomp.gtheory.plan import DStudyPlan, PlanOptions
 from vcomp.gtheory.projection import (
@@ -406,12 +407,12 @@ def _of_plan(
                 f"{what!r} is estimated for one cut score, and cut= has {len(cuts)}; use "
                 "dstudy(…).phi_lambda(cut) for several"
             )
+        source = source_in_universe(source, mean, components, plan)
         mean = mean_in_universe(mean, components, plan)
         local = _local(source, components, mean, options, "zero")
         index = phi_lambda(w.universe[0], w.absolute[0], mean, cuts[0])
         if not isinstance(source, FromComponents):
             return _estimated(what, index, source, local, alpha)
-        source = replace(source, beta=mean.beta, cov_beta=mean.cov_beta)
         phi = planned_quantity(w, "Phi")
         of_phi = planned_limits("Phi", phi, components, plan, source, alpha)
         limits = not_below_phi(source.limits(index, alpha), index, phi, of_phi, local)

@@ -23,6 +23,7 @@ from vcomp.gtheory.phi_lambda import (
     not_below_phi,
     phi_lambda,
     read_cuts,
+    source_in_universe,
 )
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import (
@@ -108,7 +109,8 @@ def phi_lambda_table(study: StudyRecord, cut: Any) -> pd.DataFrame:
         this = slice(plan, plan + 1)
         universe_mean = mean_in_universe(mean, study.components, study.plan, plan)
         local = replace(local, beta=universe_mean.beta, cov_beta=universe_mean.cov_beta)
-        source = local if of_components else study.source
+        source = source_in_universe(study.source, mean, study.components, study.plan, plan)
+        source = local if of_components else source
         for one in cuts:
             index = phi_lambda(w.universe[plan], w.absolute[plan], universe_mean, one)
             limits = source.limits(index, study.alpha)

@@ -94,6 +94,11 @@ class Replicates:
         return int(self.numbers.size)
 
     @property
+    def drawn_facets(self) -> tuple[str, ...]:
+        """Facets whose levels were drawn or left out; empty if responses were drawn."""
+        return tuple(self.fingerprint.get("facets", ()))
+
+    @property
     def frame(self) -> pd.DataFrame:
         """A row for each replicate: fixed effects, ``var(…)`` of the components, llf, converged.
 
