@@ -62,6 +62,19 @@ def test_published_components():
     assert [note.split(" ")[0] for note in two.notes[:2]] == ["σ²(p)", "σ²(i)"]
 
 
+def test_coefficients_that_are_not_between_0_and_1():
+    """Replicates are averaged out, and what remains of the error is a negative component."""
+    parts = {"p": 0.1, "i": 0.2, "p:i": -0.05, "Residual": 0.3}
+    study = vcomp.from_components(parts).dstudy(i=2, replicate=30, negative="keep")
+    table = study.table.iloc[0]
+    assert table["rel_err_var"] == pytest.approx(-0.05 / 2 + 0.3 / 60)
+    assert table["Erho2"] > 1.0 > table["Phi"]
+    assert any(note.startswith("Eρ²: not between 0 and 1 where neg") for note in study.notes)
+    followed = vcomp.from_components(parts).dstudy(i=2, replicate=30, negative="zero")
+    assert followed.table["Erho2"][0] == pytest.approx(0.1 / (0.1 + 0.3 / 60))
+    assert not any("not between 0 and 1" in note for note in followed.notes)
+
+
 def test_fits_of_balanced_and_unbalanced_data():
     whole = vcomp.fit("y ~ (1|p) + (1|i)", scores())
     assert kinds(whole.dstudy()) == set()

@@ -116,6 +116,39 @@ def test_without_variance_there_are_no_shares():
         assert table["percent"].isna().all()
 
 
+def test_missing_numbers_have_their_reason():
+    rng = np.random.default_rng(1)
+    e = rng.normal(size=(8, 5))
+    e -= e.mean(axis=1, keepdims=True)
+    a, b = np.indices((8, 5)).reshape(2, -1)
+    data = {"a": a, "b": b, "y": e.ravel()}
+    notes = vcomp.fit("y ~ (1|a) + (1|b)", data, hold={"b": 0.5}).gstudy()["note"]
+    assert notes.to_dict() == {"a": "at bound 0", "b": "held", "Residual": ""}
+    flat = {**data, "y": np.zeros(40)}
+    with pytest.warns(vcomp.VcompWarning, match="response is constant"):
+        nothing = vcomp.fit("y ~ (1|a) + (1|b)", flat).gstudy()["note"]
+    assert set(nothing) == {"no variance"}
+    assert "note" not in vcomp.fit("y ~ (1|b)", data | {"y": e.ravel() + b}).gstudy()
+
+
+def test_a_negative_estimate_without_standard_error_is_not_at_a_bound():
+    """Its variance, computed at negative estimates, is not positive."""
+    rng = np.random.default_rng(5)
+    p, i, _ = np.indices((8, 4, 3)).reshape(3, -1)
+    e = rng.normal(size=(32, 3))
+    e -= 0.9 * e.mean(axis=1, keepdims=True)
+    y = rng.normal(size=8)[p] + e.ravel()
+    kept = np.ones(96, dtype=bool)
+    kept[rng.choice(96, 9, replace=False)] = False
+    data = {"p": p[kept], "i": i[kept], "y": y[kept]}
+    res = vcomp.fit("y ~ (1|p) + (1|i) + (1|p:i)", data, method="type1")
+    assert res.vcomp["i"] < 0.0
+    assert np.isnan(res.bse_vcomp["i"])
+    assert res.gstudy().loc["i", "note"] == "se undefined"
+    (note,) = [n for n in res.dstudy(object="p", negative="keep").notes if "no standard" in n]
+    assert note.startswith("σ²(i) has no standard error, being of a sampling variance")
+
+
 def test_the_analysis_of_variance():
     """Sums of squares of a complete table, and expectations with its sizes as coefficients."""
     data = scores(missing=False)

@@ -349,7 +349,11 @@ def study_notes(
             "nor intervals that need them."
         )
     else:
-        notes += _on_known(used.bounded, "estimated at the bound")
+        at_bound = dict(zip(components.names, components.values == 0.0, strict=True))
+        bounded = [name for name in used.bounded if at_bound[name]]
+        others = [name for name in used.bounded if not at_bound[name]]
+        notes += _on_known(bounded, "estimated at the bound")
+        notes += _on_known(others, "of a sampling variance that is not known or not positive")
         notes += _on_known(components.held, "held")
     return tuple(notes)
 
@@ -405,6 +409,7 @@ def omitted_interaction(named: str, averaging: str) -> str:
 
 def _on_coefficients(plan: DStudyPlan, columns: Mapping[str, FloatArray]) -> list[str]:
     undefined = [s for c, s in SYMBOLS.items() if np.isnan(columns[c]).any()]
+    outside = [s for c, s in SYMBOLS.items() if ((columns[c] < 0.0) | (columns[c] > 1.0)).any()]
     universe = columns["universe_var"][0]
     notes = []
     if universe == 0:
@@ -416,6 +421,11 @@ def _on_coefficients(plan: DStudyPlan, columns: Mapping[str, FloatArray]) -> lis
         notes.append(
             f"{' and '.join(undefined)} {'is' if len(undefined) == 1 else 'are'} not defined "
             "(nan) where universe-score and error variance do not add up to more than zero."
+        )
+    if outside:
+        notes.append(
+            f"{' and '.join(outside)}: not between 0 and 1 where negative components make "
+            'universe-score or error variance negative; negative="zero" replaces them by 0.'
         )
     return notes
 

@@ -405,7 +405,7 @@ def errors_beside(record: FitRecord, source: IntervalSource) -> FloatArray:
 
 
 def gstudy(record: FitRecord, source: IntervalSource, limits: Limits) -> pd.DataFrame:
-    """Return estimate, se, interval and share of every component.
+    """Return estimate, se, interval and share of every component; a note where one is missing.
 
     Parameters
     ----------
@@ -423,7 +423,23 @@ def gstudy(record: FitRecord, source: IntervalSource, limits: Limits) -> pd.Data
     if any(estimate.monte_carlo.values()):
         columns["mc_error"] = mc_errors(estimate).to_numpy()
     columns |= {"low": limits.low, "high": limits.high, "percent": percent}
-    return pd.DataFrame(columns, index=list(estimate.names)).rename_axis("component")
+    frame = pd.DataFrame(columns, index=list(estimate.names)).rename_axis("component")
+    missing = frame.isna().any(axis=1)
+    if missing.any():
+        reasons = [_why_missing(row, estimate.held) for row in frame.itertuples()]
+        frame["note"] = np.where(missing, reasons, "")
+    return frame
+
+
+def _why_missing(row: Any, held: Sequence[str]) -> str:
+    """Return in few words why a component has no standard error, interval or share."""
+    if row.Index in held:
+        return "held"
+    if np.isnan(row.percent):
+        return "no variance"
+    if row.estimate == 0.0:
+        return "at bound 0"
+    return "se undefined" if np.isnan(row.se) else "no interval"
 
 
 def tidy(record: FitRecord, alpha: float, source: IntervalSource) -> pd.DataFrame:

@@ -73,6 +73,8 @@ class VarianceComponentsResults(
     def tidy(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> pd.DataFrame:
         """Return a row for each parameter: term, kind, estimate, std_error, conf_low, conf_high.
 
+        Where a component has no standard error or interval (nan), :meth:`gstudy` notes the reason.
+
         Parameters
         ----------
         alpha : intervals have confidence 1 − alpha

@@ -94,7 +94,9 @@ class Uncertainty(Fitted):
 
         Percent is of the total variance, negative estimates set to zero. Standard errors are
         robust with robust intervals, else those of :attr:`bse_vcomp`. If the engine has random
-        probes, ``mc_error`` follows se.
+        probes, ``mc_error`` follows se. Where a number is missing (nan), ``note`` follows with the
+        reason: a component is at its bound 0 or held, all are 0, or the variance of an estimate,
+        computed at the estimates, is not positive (``"se undefined"``).
 
         Parameters
         ----------
