@@ -149,8 +149,10 @@ def source_in_universe(
     if isinstance(source, FromComponents):
         return replace(source, beta=inside.beta, cov_beta=inside.cov_beta)
     constant = constant_effects(components, plan)[row] > 0.0
-    replicates = getattr(source, "replicates", source)
-    if not constant.any() or not hasattr(replicates, "drawn_facets"):
+    from vcomp.inference.resampling import FromReplicates, Replicates  # deferred for start-up time
+
+    replicates = source.replicates if isinstance(source, FromReplicates) else source
+    if not constant.any() or not isinstance(replicates, Replicates):
         return source
     varied = frozenset(replicates.drawn_facets)
     for facets, is_constant in zip(components.facets, constant, strict=True):
@@ -161,7 +163,7 @@ def source_in_universe(
                 "plan fixes or takes from a finite universe: Φ(λ) depends on the mean over its "
                 "levels. Use res.bootstrap(), or replicates of another facet"
             )
-    if varied:
+    if varied or not isinstance(source, FromReplicates):
         return source
     ratio = math.sqrt(float(inside.cov_beta[0, 0]) / float(mean.cov_beta[0, 0]))
     beta = mean.beta + ratio * (replicates.beta - mean.beta)
