@@ -20,6 +20,7 @@ from vcomp.exceptions import guarded
 from vcomp.model import estimates, prediction, presentation
 from vcomp.model.estimates import Estimates
 from vcomp.model.hypothesis_tests import HypothesisTests
+from vcomp.model.other_names import refuse_name
 from vcomp.model.prediction import Level, NewLevels, Prediction
 from vcomp.model.presentation import PictureName
 from vcomp.model.rank_accuracy import RankAccuracy
@@ -66,6 +67,12 @@ class VarianceComponentsResults(
         self._record = record
         self._rows = rows
         self._effects = effects
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Refuse an attribute that there is not, with what to write for names elsewhere."""
+            refuse_name(self, name)
 
     # Tables ---------------------------------------------------------------------------------
 

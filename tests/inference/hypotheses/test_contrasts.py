@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import vcomp
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.inference.hypotheses.contrasts import Contrasts, FixedFit, contrasts_of
 
@@ -57,6 +59,36 @@ def test_contrasts_in_words():
 def test_what_is_no_contrast(hypothesis, names, message):
     with pytest.raises(EstimationError, match=message):
         contrasts_of(hypothesis, names)
+
+
+@pytest.mark.parametrize(
+    ("term", "columns"),
+    [
+        ("f", ["f[T.b]", "f[T.c d]"]),
+        (" C(f) ", ["f[T.b]", "f[T.c d]"]),
+        ("n", ["C(n)[T.2]"]),
+        ("C(n)", ["C(n)[T.2]"]),
+        ("f:x", ["f[T.b]:x", "f[T.c d]:x"]),
+    ],
+)
+def test_terms_are_tested_by_their_columns(term, columns):
+    names = ("Intercept", "f[T.b]", "f[T.c d]", "C(n)[T.2]", "x", "f[T.b]:x", "f[T.c d]:x")
+    with pytest.raises(EstimationError, match="but a term, whose test is") as caught:
+        contrasts_of(term, names)
+    assert caught.value.term == term.strip()
+    (advised,) = re.findall("columns, '(.*)';", str(caught.value))
+    found = contrasts_of(advised, names)
+    expected = [[float(name == column) for name in names] for column in columns]
+    assert found.L.tolist() == expected
+
+
+def test_random_terms_have_a_test_of_their_own():
+    data = {"y": [1.0, 2.0, 4.0, 3.0, 5.0, 7.0], "g": [0, 0, 1, 1, 2, 2], "x": [0, 1] * 3}
+    res = vcomp.fit("y ~ x + (1|g)", data)
+    for test in (res.f_test, res.t_test):
+        with pytest.raises(EstimationError, match=r"'g' is a random term, .*res.test\('g'\)"):
+            test("g")
+    assert res.test("g").p_value < 1.0
 
 
 @pytest.mark.parametrize(("stats", "design"), [(None, 1), (1, None), (None, None)])

@@ -6,6 +6,7 @@ Section 11 of docs/explanation/mathematics.md; the tests are in
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -135,7 +136,10 @@ class FixedFit:
         alpha, ddf, cov_type : as for :meth:`table`, with the same errors
         """
         return self._tested(
-            contrasts_of(hypothesis, self.names, self.left_out), alpha, ddf, cov_type
+            contrasts_of(hypothesis, self.names, self.left_out, self.estimate.names),
+            alpha,
+            ddf,
+            cov_type,
         )
 
     def f_test(self, hypothesis: Any, ddf: str, cov_type: str = "model") -> HypothesisTest:
@@ -149,7 +153,7 @@ class FixedFit:
         # Deferred for start-up time: it imports the refits of simulated tests.
         from vcomp.inference.hypotheses.component import HypothesisTest
 
-        given = contrasts_of(hypothesis, self.names, self.left_out)
+        given = contrasts_of(hypothesis, self.names, self.left_out, self.estimate.names)
         units = np.sqrt(np.maximum(self.estimate.cov_beta.diagonal(), 0.0))
         contrasts = given.independent(units)
         tests, L = self._tests(contrasts.L, ddf, cov_type)
@@ -417,7 +421,10 @@ class Contrasts:
 
 
 def contrasts_of(
-    hypothesis: Any, names: tuple[str, ...], left_out: tuple[str, ...] = ()
+    hypothesis: Any,
+    names: tuple[str, ...],
+    left_out: tuple[str, ...] = (),
+    components: tuple[str, ...] = (),
 ) -> Contrasts:
     """Return the contrasts that a matrix or a text describes.
 
@@ -427,6 +434,7 @@ def contrasts_of(
         ``"x, z = 1"``
     names : of the fixed effects
     left_out : names of columns that are linear combinations of others, which a text cannot test
+    components : names of the components, which have tests of their own
 
     Raises
     ------
@@ -447,6 +455,7 @@ def contrasts_of(
     try:
         found = DesignInfo(list(known)).linear_constraint(hypothesis)
     except (PatsyError, ValueError, TypeError) as error:
+        _refuse_whole_term(hypothesis, names, components)
         reason = str(error).splitlines()[0]
         raise EstimationError(
             f"{hypothesis!r} is not a contrast of the {len(names)} fixed effects "
@@ -468,6 +477,39 @@ def contrasts_of(
         raise EstimationError(f"row {int(np.argmax(zero)) + 1} of the contrasts is zero")
     labels = tuple(_label(row, names) for row in L)
     return Contrasts(L, values.ravel() + 0.0, labels)  # patsy's zero is negative
+
+
+def _refuse_whole_term(
+    hypothesis: Any, names: tuple[str, ...], components: tuple[str, ...]
+) -> None:
+    """Refuse the name of a factor or of a random term, with the calls that test it.
+
+    Raises
+    ------
+    EstimationError
+    """
+    if not isinstance(hypothesis, str):
+        return
+    term = hypothesis.strip()
+    columns = [name for name in names if _term_of(name) == _term_of(term)]
+    if columns:
+        contrasts = ", ".join(f"{name} = 0" for name in columns)
+        raise EstimationError(
+            f"{term!r} is not a column of the fixed part but a term, whose test is that of its "
+            f"columns, {contrasts!r}; res.compare_levels() compares the levels of a factor in pairs",
+            term=term,
+        )
+    if term in components:
+        raise EstimationError(
+            f"{term!r} is a random term, not one of the fixed effects {', '.join(names)}; "
+            f"res.test({term!r}) tests whether its component is 0",
+            term=term,
+        )
+
+
+def _term_of(name: str) -> str:
+    """Return the term of a column: without levels, and C() around factors."""
+    return re.sub(r"\bC\(\s*(\w+)[^()]*\)", r"\1", re.sub(r"\[[^\]]*\]", "", name))
 
 
 def _label(row: FloatArray, names: tuple[str, ...]) -> str:
