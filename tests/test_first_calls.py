@@ -248,6 +248,30 @@ def test_files_of_other_programs(tmp_path, ending, reader):
         vcomp.fit("score ~ (1|topic)", path)
 
 
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("scores.jsonl", True),
+        ("scores.ndjson", True),
+        ("scores.jsonl.gz", True),
+        ("scores.json", False),
+        ("scores.csv", True),
+        ("scores.txt.gz", True),
+        ("scores.csv", False),
+    ],
+)
+def test_json_is_read_by_pandas(tmp_path, name, lines):
+    path = tmp_path / name
+    frame = pd.DataFrame({"topic": list("aabbcc"), "score": [1.0, 2.0, 4.0, 3.0, 5.0, 7.0]})
+    frame.to_json(path, orient="records", lines=lines)
+    with pytest.raises(vcomp.DataError, match="and give the frame") as caught:
+        vcomp.fit("score ~ (1|topic)", path)
+    advised = re.findall(r"pandas\.read_json\(path[^)]*\)", str(caught.value))
+    (read,) = [code for code in advised if ("lines" in code) == lines]
+    found = eval(read, {"pandas": pd, "path": path})
+    assert vcomp.fit("score ~ (1|topic)", found).nobs == 6
+
+
 # Sentences --------------------------------------------------------------------------------------
 
 

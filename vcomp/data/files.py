@@ -104,11 +104,13 @@ class _CSV:
         """Return the names of the header; nothing below the first block is read."""
         try:
             with self._open() as reader:
-                return tuple(reader.schema.names)
+                names = tuple(reader.schema.names)
         except UnicodeDecodeError:
             raise _not_text(self._name) from None
         except (ValueError, OSError) as error:  # ArrowInvalid is a ValueError
             raise self.refused(error) from None
+        self._refuse_json()
+        return names
 
     def read(self, names: Sequence[str], types: Mapping[str, Any] | None = None) -> Any:
         """Read all rows."""
@@ -142,6 +144,7 @@ class _CSV:
         """Return the DataError for an error of Arrow."""
         message = reason(error).removeprefix("CSV parse error: ")
         if "Empty CSV" in message:
+            self._refuse_json()
             if self._path.stat().st_size > self._block_bytes:
                 return DataError(
                     f"the first line of {self._name!r}, which names the columns, is longer than "
@@ -157,6 +160,19 @@ class _CSV:
                 f"{self._name!r} is cut short: its end cannot be read; copy or write it again"
             )
         return DataError(f"{self._name!r} cannot be read as CSV: {message}")
+
+    def _refuse_json(self) -> None:
+        """Refuse JSON, an object a line or a list of objects."""
+        import pyarrow as pa
+
+        with pa.input_stream(str(self._path)) as stream:
+            start = b"".join(stream.read(100).split())
+        if start.startswith((b'{"', b"[{")):
+            lines = ", lines=True" * start.startswith(b"{")
+            raise DataError(
+                f"{self._name!r} is JSON, not CSV: read it with pandas.read_json(path{lines}), "
+                "and give the frame"
+            )
 
     def _is_text(self) -> bool:
         """Return whether the file is in UTF-8, as far as it can be read."""

@@ -25,7 +25,9 @@ _READERS = {
     ".sav": "pandas.read_spss(path)",
     **dict.fromkeys((".sas7bdat", ".xpt"), "pandas.read_sas(path)"),
     ".dta": "pandas.read_stata(path)",
-    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "pandas.read_json(path)"),
+    ".json": "pandas.read_json(path, lines=True) if a line is an object, else "
+    "pandas.read_json(path)",
+    **dict.fromkeys((".jsonl", ".ndjson"), "pandas.read_json(path, lines=True)"),
     **dict.fromkeys((".feather", ".arrow"), "pandas.read_feather(path)"),
     ".orc": "pandas.read_orc(path)",
     **dict.fromkeys((".rds", ".rda", ".rdata"), "the package pyreadr"),
@@ -189,7 +191,7 @@ def _typed(files: list[dict[str, str | None]]) -> list[dict[str, int | str | Non
 def _kind(path: Path) -> Literal["parquet", "csv"]:
     kind = _kind_or_none(path)
     if kind is None:
-        reader = _READERS.get(path.suffix.lower())
+        reader = _READERS.get(_suffix(path))
         advice = f"; read it with {reader}, and give the frame" if reader else ""
         raise DataError(f"the format of {path.name!r} is not known{advice}; {_ENDINGS}")
     return kind
