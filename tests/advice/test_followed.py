@@ -6,6 +6,7 @@ registry.txt lists the advice that is given, and the tests that follow it.
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pandas as pd
@@ -94,6 +95,39 @@ def test_several_scores_are_compared_over_all_facets(column):
     assert row["std_error"] ** 2 == pytest.approx(error, rel=1e-4)
     share = 2 * (prompts - residual) / 30 / error
     assert f"model:prompt {100 * share:.0f} %" in " ".join(made.notes)
+
+
+LABELS = {
+    "fractions": [0.1, 0.5, 0.9],
+    "whole numbers as floats": [1.0, 2.0, 3.0],
+    "dates": list(pd.date_range("2026-01-01", periods=3)),
+    "numbers and missing": [np.nan, 0.5, 1.0],
+    "texts and missing": ["a", None, "c"],
+}
+
+
+@pytest.mark.parametrize("labels", LABELS)
+def test_prompts_by_any_label_separate_the_scores(labels):
+    """The comparison is that of prompts named by text."""
+    data = grid(model=4, item=10, prompt=3)
+    data["score"] += np.random.default_rng(1).normal(size=30)[
+        data.groupby(["item", "prompt"]).ngroup()
+    ]
+    names = dict(zip(sorted(set(data["prompt"])), LABELS[labels], strict=True))
+    labelled = data.assign(prompt=[names[name] for name in data["prompt"]])
+    calls = []
+    for given in (data, labelled):
+        message = refused(
+            lambda given=given: ir.compare_systems(given, system="model", topic="item"),
+            "there are 3 scores of model 'm0' on item 'i0'", "one for each prompt",
+        )  # fmt: skip
+        first = re.search(r"data = (data\.assign\(.*?\}\))", message)
+        assert (first is None) == ("missing" not in labels or given is data)
+        data_now = given if first is None else eval(first[1], {"data": given})
+        call = message[message.index("vcomp.fit(") :]
+        calls.append(eval(call, {"vcomp": vcomp, "data": data_now}).table)
+    columns = ["difference", "std_error", "p_value"]
+    np.testing.assert_allclose(calls[1][columns], calls[0][columns], rtol=1e-5)
 
 
 @pytest.mark.parametrize("more", ["nothing", "response", "latency", "epoch"])

@@ -93,6 +93,7 @@ def several_scores(
     formula = _formula(frame, [measured, on, *facets], score, is_partial or
                        len(facets) < len(columns), is_compared=is_compared)  # fmt: skip
     factor = measured if is_compared else None
+    text = text + _unnamed_levels(frame, facets)
     if not facets:
         what = "no column separates them" if not columns else f"{columns[0]!r} numbers them"
         why = f", and {what}: fit them as repeated scores of a cell by "
@@ -111,6 +112,18 @@ def several_scores(
             f"levels of {names}, fit all facets by "
         )
     return SeveralScoresError(text + why, columns, formula, factor)
+
+
+def _unnamed_levels(frame: pd.DataFrame, facets: Sequence[str]) -> str:
+    """Return how to name the level of missing labels, or nothing if there are none."""
+    unnamed = [name for name in facets if frame[name].isna().any()]
+    if not unnamed:
+        return ""
+    named = ", ".join(f"{name!r}: data[{name!r}].astype(object).map(str)" for name in unnamed)
+    return (
+        f" (labels of {listed(unnamed)} are missing; if they are a level, name it first, by "
+        f"data = data.assign(**{{{named}}}))"
+    )
 
 
 def _coded(frame: pd.DataFrame, cell: Sequence[str], score: str) -> dict[str, LongArray]:
@@ -167,18 +180,12 @@ def _partly_separating(cells: LongArray, codes: dict[str, LongArray]) -> list[st
 
 
 def _codes(column: pd.Series) -> LongArray | None:
-    """Return the codes of labels; None of other numbers, of one level and of one for each row."""
+    """Return the codes of labels, missing ones as a level; None of one level or one a row."""
     try:
-        codes, levels = column.factorize()
+        codes, levels = column.factorize(use_na_sentinel=False)
     except TypeError:
         return None
-    if column.dtype.kind == "f":
-        present = column.dropna().to_numpy()
-        if (present != np.floor(present)).any():
-            return None
-    if (codes < 0).any() or not 2 <= len(levels) < len(column):
-        return None
-    return codes.astype(np.int64)
+    return codes.astype(np.int64) if 2 <= len(levels) < len(column) else None
 
 
 def _required(column: pd.Series) -> LongArray:
