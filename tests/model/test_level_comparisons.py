@@ -501,6 +501,7 @@ def test_the_result_is_printed_and_drawn(main_effects):
         ({"facet": "sis"}, PlanError, "neither a factor.*did you mean 'sys'.*'topic'"),
         ({"facet": "x"}, FormulaError, "numerical covariate.*write C\\(x\\)"),
         ({"test": "hsd"}, PlanError, "test must be 't', 'tukey' or 'dunnett'"),
+        ({"test": "holm"}, PlanError, "'holm' is a correction of t-tests: correction='holm'"),
         ({"test": "tukey", "correction": "holm"}, PlanError, "need no correction="),
         ({"test": "tukey", "baseline": "a"}, PlanError, "with a baseline use 'dunnett'"),
         ({"test": "dunnett"}, PlanError, "name it by baseline="),

@@ -294,3 +294,10 @@ def test_sizes_of_facets_with_the_names_of_parameters():
     expected = np.sqrt(res.dstudy(sizes={"alpha": 12}).table["abs_err_var"][0])
     found = res.universe_scores("sys", sizes={"alpha": 12})
     np.testing.assert_allclose(found["sem_abs"], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["fixed", "universe", "within", "layout"])
+def test_options_of_d_studies_are_refused_with_where_they_belong(name):
+    res = fit("y ~ (1|p) + (1|i)", two_way(6, 4, 1)[1])
+    with pytest.raises(vcomp.PlanError, match=rf"has no {name}=.*res\.dstudy\(…, {name}=…\)"):
+        res.universe_scores("p", **{name: "i"})

@@ -176,6 +176,8 @@ def _joined(facets: object) -> str:
 
 def _check_options(test: object, baseline: object, correction: object) -> None:
     """Refuse options that are unknown, or that the test does not use."""
+    if isinstance(test, str) and test in CORRECTIONS:
+        raise PlanError(f"{test!r} is a correction of t-tests: correction={test!r}")
     check_one_of("test", test, _TESTS)
     if correction is not None:
         check_one_of("correction", correction, CORRECTIONS)

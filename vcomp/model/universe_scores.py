@@ -45,6 +45,10 @@ _ROWS = 262_144
 """Largest number of rows whose groups are in memory at once, unless one object has more."""
 
 
+_OF_DSTUDIES = ("fixed", "universe", "within", "layout")
+"""Options of D-studies that universe scores do not have."""
+
+
 class UniverseScores(HasDStudies, Fitted):
     """D-studies of a fit, and the universe scores of its objects of measurement."""
 
@@ -156,6 +160,13 @@ class UniverseScores(HasDStudies, Fitted):
         """
         self._refuse_sizes(alpha=alpha, object=object)
         wanted = all_sizes(sizes, n)
+        for name in _OF_DSTUDIES:
+            if name in n and name not in self._record.structure.facets:
+                raise PlanError(
+                    f"universe_scores() has no {name}=: its scores are of the universe in which "
+                    f"all facets are random; res.dstudy(…, {name}=…) has the coefficients and "
+                    "error variances of others"
+                )
         record, rows = self._record, self._rows
         return universe_scores(record, rows, self.components, object, wanted, alpha, negative)
 
