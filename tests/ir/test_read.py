@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import gzip
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import polars as pl
 import pytest
 
 import vcomp
-from vcomp.exceptions import DataError, VcompError
+from vcomp.exceptions import DataError, VcompError, VcompWarning
 from vcomp.ir.runs import score_runs
 from vcomp.ir.trec_files import read_trec_eval
 
@@ -344,7 +345,7 @@ def test_the_output_of_ir_measures(folder, summary):
     matrix = read_trec_eval(folder / "more", "AP")
     assert (matrix.topics, matrix.systems) == (("401", "402"), ("a", "b"))
     assert matrix.scores[:, 0].tolist() == [0.25, 0.125]
-    with pytest.raises(DataError, match=r"has no measure .map..*; it has AP, P@10$"):
+    with pytest.raises(DataError, match=r"has no measure .map..*; it has Accuracy, P@10$"):
         read_trec_eval(folder / "more")
     (folder / "more" / "a.tsv").write_text("all\tAP\t0.1875\n")
     with pytest.raises(DataError, match="only the summary of AP; use ir_measures -q"):
@@ -380,6 +381,51 @@ def test_measures_by_the_names_of_trec_eval_and_ranx(name, same):
     )
 
 
+@pytest.mark.parametrize(("name", "same"), [("ap", "AP"), ("ndcg@2", "nDCG@2"), ("rr", "RR")])
+def test_measures_in_lower_case(track, name, same):
+    found = score_runs(*track, name).scores
+    np.testing.assert_array_equal(found, score_runs(*track, same).scores)
+
+
+def cut(ends):
+    """Return runs of eight topics, cut at these ranks."""
+    rng = np.random.default_rng(1)
+    docs = [f"d{k}" for k in range(40)]
+    qrels = {f"t{t}": {doc: int(rng.random() < 0.3) for doc in docs} for t in range(8)}
+    runs = {
+        f"r{end}": {t: {doc: -float(k) for k, doc in enumerate(rng.permutation(docs)[:end])}
+                    for t in qrels}
+        for end in ends
+    }  # fmt: skip
+    return runs, qrels
+
+
+def test_runs_that_are_cut_at_different_ranks_are_named():
+    runs, qrels = cut([10, 20, 40])
+    with pytest.warns(
+        VcompWarning, match="cut at different ranks: 'r10' at 10, 'r20' at 20, and "
+    ):
+        score_runs(runs, qrels, "AP")
+    with pytest.warns(VcompWarning, match="scores by AP favour") as caught:
+        score_runs(runs, qrels, ["AP", "P@10"])
+    (advised,) = re.findall("such as '(.*)'", str(caught[0].message))
+    whole = {name: dict(run) for name, run in runs.items()}
+    first = {
+        name: {t: dict(list(docs.items())[:10]) for t, docs in run.items()}
+        for name, run in whole.items()
+    }
+    # Followed, the advice gives what runs of one length give.
+    followed = score_runs(runs, qrels, advised).scores
+    np.testing.assert_array_equal(followed, score_runs(first, qrels, advised).scores)
+    score_runs(*cut([20, 40]), ["P@20", "nDCG@5"])
+
+
+def test_runs_that_found_fewer_documents_are_not_cut():
+    runs, qrels = cut([40])
+    fewer = {t: dict(list(docs.items())[: 10 + k]) for k, (t, docs) in enumerate(qrels.items())}
+    score_runs({**runs, "fewer": fewer}, qrels, "AP")
+
+
 def test_several_measures_of_runs_in_one_pass(track):
     several = score_runs(*track, ["map", "AP", "P@1"])
     assert list(several) == ["map", "AP", "P@1"]
@@ -391,6 +437,12 @@ def test_several_measures_of_runs_in_one_pass(track):
     ("measure", "message"),
     [
         ("gm_map", "does not know the measure 'gm_map'"),
+        (
+            "P10",
+            r"does not know the measure 'P10': .* \(did you mean 'P@10'\?\); it has Accuracy, ",
+        ),
+        ("nDGC@5", r"does not know .* \(did you mean 'nDCG'\?\); it has Accuracy, "),
+        ("xyz", "does not know the measure 'xyz': .*; it has .*, AP, .*nDCG"),
         ("P_10_5", "does not know the measure 'P_10_5'"),
         ("success", r"'success' are 3 measures of trec_eval; write measure=\['Success@1', "),
         (["AP", "AP"], "measure 'AP' is given twice"),

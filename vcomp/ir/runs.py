@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from vcomp.exceptions import DataError, VcompError, did_you_mean, guarded
+from vcomp.exceptions import DataError, VcompError, did_you_mean, guarded, warn
 from vcomp.ir.scores import ScoreMatrix
 from vcomp.ir.trec_files import (
     PathsLike,
@@ -341,6 +341,11 @@ def score_runs(
         does not know `measure` or cannot compute it, two runs have the same name, there are
         several sets of judgements, or there are fewer than two topics or runs.
 
+    Warns
+    -----
+    VcompWarning
+        If runs are cut at different ranks, above that to which a measure reads.
+
     Examples
     --------
     >>> qrels = {"401": {"d1": 1, "d2": 0}, "402": {"d1": 0, "d3": 2}}
@@ -364,7 +369,9 @@ def score_runs(
     with _explained(shown):
         evaluator = ir_measures.evaluator(list(dict.fromkeys(parsed.values())), judged)
     scores: dict[Any, dict[str, dict[str, float]]] = {one: {} for one in parsed.values()}
+    depths: dict[str, list[int]] = {}
     for name, run in named_runs(runs, name_by):
+        depths[name] = [len(run[topic]) for topic in topics if topic in run]
         if run and topics.isdisjoint(run):
             raise DataError(
                 f"no topic of run {name!r} is judged: it has {next(iter(run))!r}, and the "
@@ -375,8 +382,35 @@ def score_runs(
         with _explained(shown):
             for found in evaluator.iter_calc(run):
                 scores[found.measure][name][found.query_id] = float(found.value)
+    _warn_of_cut_runs(depths, parsed)
     matrices = {name: matrix_of(scores[one], None) for name, one in parsed.items()}
     return matrices if isinstance(measure, list | tuple) else matrices[str(measure)]
+
+
+def _warn_of_cut_runs(depths: Mapping[str, list[int]], measures: Mapping[str, Any]) -> None:
+    """Warn if runs end at one rank on most topics, others go deeper, and measures read on.
+
+    Parameters
+    ----------
+    depths : numbers of documents by topic of each run
+    measures : by name
+    """
+    deepest = max((max(counts, default=0) for counts in depths.values()), default=0)
+    cut = {}
+    for name, counts in depths.items():
+        end = max(counts, default=0)
+        if 0 < end < deepest and 2 * counts.count(end) >= max(len(counts), 4):
+            cut[name] = end
+    least = min(cut.values(), default=deepest)
+    read = [name for name, m in measures.items() if m.params.get("cutoff", deepest) > least]
+    if not cut or not read:
+        return
+    shown = ", ".join(f"{name!r} at {end}" for name, end in list(cut.items())[:3])
+    warn(
+        f"runs are cut at different ranks: {shown}{', …' * (len(cut) > 3)}, and others go to rank "
+        f"{deepest}; scores by {', '.join(read)} favour longer runs: cut all runs at rank "
+        f"{least}, or use a measure with that cutoff, such as 'nDCG@{least}'"
+    )
 
 
 def _one_set(qrels: Any, measure: Any, name_by: str) -> list[JudgedDocument]:
@@ -439,23 +473,50 @@ def _parse(ir_measures: Any, measure: Any) -> Any:
             f"a measure is its name, such as 'nDCG@10', or one of ir_measures, not {measure!r}"
         )
     base, at, cutoff = measure.partition("@")
-    known = _OTHER_NAMES.get(base.lower(), base) + at + cutoff
+    registry = ir_measures.measures.registry
+    known = _OTHER_NAMES.get(base.lower(), base)
+    if known not in registry:
+        known = {name.lower(): name for name in registry}.get(known.lower(), known)
+    found, why = None, ""
     try:
         with warnings.catch_warnings():
             # From Python 3.12 on, names of ast that ir_measures 0.4 uses are deprecated.
             warnings.simplefilter("ignore", DeprecationWarning)
-            return ir_measures.parse_measure(known)
+            found = ir_measures.parse_measure(known + at + cutoff)
     except (NameError, ValueError) as error:
-        found = _trec_measures(ir_measures, measure)
-        if len(found) == 1:
-            return found[0]
-        if found:
-            names = ", ".join(repr(str(one)) for one in found)
-            raise DataError(
-                f"{measure!r} are {len(found)} measures of trec_eval; write measure=[{names}], or "
-                "those that you need"
-            ) from error
-        raise DataError(f"ir_measures does not know the measure {measure!r}: {error}") from error
+        why = str(error)
+    if found is not None and not _lacks_cutoff(found):
+        return found
+    of_trec = _trec_measures(ir_measures, measure)
+    if len(of_trec) == 1:
+        return of_trec[0]
+    if of_trec:
+        names = ", ".join(repr(str(one)) for one in of_trec)
+        raise DataError(
+            f"{measure!r} are {len(of_trec)} measures of trec_eval; write measure=[{names}], or "
+            "those that you need"
+        )
+    if found is not None:
+        raise DataError(f"the measure {measure!r} needs a rank cutoff, such as '{found}@10'")
+    every = sorted({one.NAME for one in registry.values() if one.NAME.isascii()}, key=str.lower)
+    raise DataError(
+        f"ir_measures does not know the measure {measure!r}: {why}{_nearest(measure, registry)}; "
+        f"it has {', '.join(every)}"
+    )
+
+
+def _lacks_cutoff(measure: Any) -> bool:
+    cutoff = measure.SUPPORTED_PARAMS.get("cutoff")
+    return cutoff is not None and cutoff.required and "cutoff" not in measure.params
+
+
+def _nearest(measure: str, registry: Mapping[str, Any]) -> str:
+    """Return the known name that is closest as a question; empty if none is close."""
+    numbered = re.fullmatch(r"([A-Za-z]+)[ _-]?(\d+)", measure)
+    if numbered is None:
+        return did_you_mean(measure.partition("@")[0], registry)
+    base = _OTHER_NAMES.get(numbered[1].lower(), numbered[1])
+    return f" (did you mean '{base}@{numbered[2]}'?)" if base in registry else ""
 
 
 def _trec_measures(ir_measures: Any, measure: str) -> list[Any]:
