@@ -115,7 +115,7 @@ def several_scores(
 
 
 def _unnamed_levels(frame: pd.DataFrame, facets: Sequence[str]) -> str:
-    """Return how to name the level of missing labels, or nothing if there are none."""
+    """Return how to name the level of missing labels, or "" if no label is missing."""
     unnamed = [name for name in facets if frame[name].isna().any()]
     if not unnamed:
         return ""
