@@ -514,7 +514,7 @@ def _nearest(measure: str, registry: Mapping[str, Any]) -> str:
     """Return the known name that is closest as a question; empty if none is close."""
     numbered = re.fullmatch(r"([A-Za-z]+)[ _-]?(\d+)", measure)
     if numbered is None:
-        return did_you_mean(measure.partition("@")[0], registry)
+        return did_you_mean(measure.partition("@")[0], [one.NAME for one in registry.values()])
     base = _OTHER_NAMES.get(numbered[1].lower(), numbered[1])
     return f" (did you mean '{base}@{numbered[2]}'?)" if base in registry else ""
 
