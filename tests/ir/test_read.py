@@ -345,7 +345,7 @@ def test_the_output_of_ir_measures(folder, summary):
     matrix = read_trec_eval(folder / "more", "AP")
     assert (matrix.topics, matrix.systems) == (("401", "402"), ("a", "b"))
     assert matrix.scores[:, 0].tolist() == [0.25, 0.125]
-    with pytest.raises(DataError, match=r"has no measure .map..*; it has Accuracy, P@10$"):
+    with pytest.raises(DataError, match=r"has no measure .map..*; it has AP, P@10$"):
         read_trec_eval(folder / "more")
     (folder / "more" / "a.tsv").write_text("all\tAP\t0.1875\n")
     with pytest.raises(DataError, match="only the summary of AP; use ir_measures -q"):
