@@ -16,12 +16,13 @@ import vcomp
 from tests.helpers.examples import examples
 from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
 from vcomp.ir import measures
-from vcomp.ir.accuracies import accuracy, two_way_components
+from vcomp.ir.accuracies import accuracy
 from vcomp.ir.accuracy_estimators import Estimated
 from vcomp.ir.accuracy_result import _empty
 from vcomp.ir.measures import available, get
 from vcomp.ir.scores import as_score_matrix
 from vcomp.ir.splitting import split_half
+from vcomp.ir.two_way_anova import two_way_components
 
 RNG = np.random.default_rng(7)
 SCORES = np.clip(

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, EstimationError
+from vcomp.gtheory import crossed_components
+from vcomp.ir import as_score_matrix
 from vcomp.ir.all_pairs import compare_pairs, two_sided
-from vcomp.ir.two_way_anova import TwoWay, mean_squares
+from vcomp.ir.two_way_anova import SYSTEM, TOPIC, TwoWay, mean_squares, two_way_components
 
 
 def scores(seed=1, n=9, k=4):
@@ -62,6 +64,37 @@ def test_negative_components_are_zero():
     assert made.residual > 0.0
     with pytest.raises(DataError, match="missing"):
         TwoWay.from_scores(np.where(X == 3.0, np.nan, X))
+
+
+@pytest.mark.parametrize(("n", "k"), [(9, 4), (2, 3), (3, 9), (30, 7)])
+@pytest.mark.parametrize("kind", ["all", "residual alone", "few values"])
+def test_a_complete_matrix_has_the_components_and_influences_of_its_rows(n, k, kind):
+    X = scores(n + k, n, k)
+    if kind == "residual alone":
+        X = np.random.default_rng(n).normal(size=(n, k))
+    if kind == "few values":
+        X = np.clip(X.round(), -1.0, 1.0)
+    rows, columns = np.indices(X.shape).reshape(2, -1)
+    wanted, influences = crossed_components(X.ravel(), {SYSTEM: columns, TOPIC: rows}, "anova")
+    found, by_levels = two_way_components(as_score_matrix(X))
+    largest = np.abs(wanted.values).max()
+    np.testing.assert_allclose(found.values, wanted.values, rtol=1e-10, atol=1e-13 * largest)
+    np.testing.assert_allclose(found.cov, wanted.cov, rtol=1e-10, atol=1e-13 * largest**2)
+    for name in ("names", "facets", "response_values", "held", "without_bounds"):
+        assert getattr(found, name) == getattr(wanted, name)
+    of_cells, of_rows = by_levels(), influences()
+    for name in ("sets", "few"):
+        assert getattr(of_cells, name) == getattr(of_rows, name)
+    for name in ("sizes", "information", "shared"):
+        other = getattr(of_rows, name)
+        rounding = 1e-12 * np.abs(other).max()
+        np.testing.assert_allclose(getattr(of_cells, name), other, rtol=1e-9, atol=rounding)
+
+
+def test_influences_need_a_residual():
+    X = np.add.outer(np.arange(7.0), [0.0, 0.5, 2.0])
+    with pytest.raises(EstimationError, match=r"robust.* needs a residual above zero"):
+        two_way_components(as_score_matrix(X))[1]()
 
 
 @pytest.mark.parametrize("sides", [1, 2])

@@ -13,17 +13,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import (
-    DataError,
-    DesignError,
-    EstimationError,
-    PlanError,
-    check_alpha,
-    check_one_of,
-    guarded,
-)
-from vcomp.gtheory import DStudy, crossed_components, dstudy
-from vcomp.inference import LevelVariances, TwoWayMeanSquares, VarianceComponents
+from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, guarded
+from vcomp.gtheory import DStudy, dstudy
 from vcomp.inference.intervals import (
     FromComponents,
     IntervalName,
@@ -49,74 +40,8 @@ from vcomp.ir.measures import FromSubsets, FTest, Tau, TauAP, several
 from vcomp.ir.rank import ESTIMATORS, AccuracyEstimator, TauEstimator
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splitting import split_half
-from vcomp.ir.two_way_anova import mean_squares
+from vcomp.ir.two_way_anova import SYSTEM, TOPIC, two_way_components
 from vcomp.numerics import seed_from
-
-SYSTEM, TOPIC = "system", "topic"
-"""Facets of a matrix without a fit."""
-
-
-def two_way_components(
-    matrix: ScoreMatrix,
-) -> tuple[VarianceComponents, Callable[[], LevelVariances]]:
-    """Return the components of system, topic and residual, and influences for robust intervals.
-
-    Those of a complete matrix are of its analysis of variance, as in :class:`TwoWay` but negative
-    ones as estimated; those of a matrix with holes are by REML. The numbers are those of
-    ``vcomp.fit("score ~ (1|system) + (1|topic)", matrix.to_long())`` by these methods.
-
-    Parameters
-    ----------
-    matrix : scores, nan where there is none
-
-    Returns
-    -------
-    components, influences : as of :func:`~vcomp.gtheory.crossed_components`
-
-    Raises
-    ------
-    DataError
-        If all scores are equal, or the components cannot be distinguished with these cells.
-
-    Warns
-    -----
-    VcompWarning
-        If REML did not converge.
-
-    Examples
-    --------
-    >>> from vcomp.ir import as_score_matrix
-    >>> matrix = as_score_matrix([[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.5, 0.3]])
-    >>> found, _ = two_way_components(matrix)
-    >>> found.values.round(4)
-    array([0.0128, 0.0017, 0.0094])
-    """
-    rows, columns = np.nonzero(~np.isnan(matrix.scores))
-    scores = matrix.scores[rows, columns]
-    if scores.size == 0 or np.ptp(scores) == 0.0:
-        what = "no system has a score" if scores.size == 0 else "all scores are equal"
-        raise DataError(f"{what}, so that there is no variance to divide into components")
-    complete = scores.size == matrix.scores.size
-    try:
-        components, influences = crossed_components(
-            scores, {SYSTEM: columns, TOPIC: rows}, "anova" if complete else "reml"
-        )
-    except (DesignError, EstimationError) as error:
-        raise DataError(
-            f"variance components cannot be estimated from the available scores: {error}"
-        ) from error
-    components = replace(
-        components,
-        sizes={SYSTEM: float(matrix.n_systems), TOPIC: float(matrix.n_topics)},
-        mean_squares=_mean_squares(matrix) if complete else None,
-    )
-    return components, influences
-
-
-def _mean_squares(matrix: ScoreMatrix) -> TwoWayMeanSquares:
-    ms_s, ms_t, ms_e = mean_squares(matrix.scores)
-    return TwoWayMeanSquares(SYSTEM, TOPIC, matrix.n_systems, matrix.n_topics, ms_s, ms_t, ms_e)
-
 
 Measures: TypeAlias = str | Measure | Iterable[str | Measure]
 

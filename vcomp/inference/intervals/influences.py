@@ -112,6 +112,52 @@ def level_variances(
     return _level_variances(layout, information, 0.25 * exactly_shared(layout.sets, products))
 
 
+def two_way_level_variances(
+    X: FloatArray, facets: tuple[str, str], values: FloatArray
+) -> LevelVariances:
+    """Return :func:`level_variances` of a complete table with one score a cell, in closed form.
+
+    Parameters
+    ----------
+    X : (rows, columns) scores
+    facets : names of the rows and columns
+    values : (3,) estimated components of rows, columns and residual, negative ones as zero
+
+    Raises
+    ------
+    EstimationError
+        If the residual is not estimated above zero.
+    """
+    v = positive_residual(values, "interval='robust'", "interval='mls'")
+    sizes = X.shape
+    centred = X - X.mean()
+    means = centred.mean(axis=1, keepdims=True), centred.mean(axis=0, keepdims=True)
+    repeats = np.array([sizes[1], sizes[0], 0.0])
+    # Eigenvalues of V on the spaces of rows, columns and residual, and their derivatives
+    expected = v[-1] + repeats[:2] * v[:2]
+    Py = (centred - means[0] - means[1]) / v[-1] + means[0] / expected[0] + means[1] / expected[1]
+    parts = np.empty((3, *sizes))
+    for k, (mean, n) in enumerate(zip(means, repeats[:2], strict=True)):
+        u = n * mean / expected[k]
+        parts[k] = u**2 / n + u * v[-1] * (Py - u / n) / expected[k]  # eq. (10.16)
+    parts[2] = Py**2
+    parts -= parts.mean(axis=(1, 2), keepdims=True)
+    of_sets = [sums @ sums.T for sums in (parts.sum(axis=2), parts.sum(axis=1))]
+    flat = parts.reshape(3, -1)
+    sets = tuple(frozenset({facet}) for facet in facets)
+    derivatives = np.diag(repeats)
+    derivatives[:, 2] = 1.0
+    df = np.array([sizes[0] - 1.0, sizes[1] - 1.0, (sizes[0] - 1.0) * (sizes[1] - 1.0)])
+    weights = df / np.square([*expected, v[-1]])
+    return LevelVariances(
+        information=0.5 * (derivatives.T * weights) @ derivatives,
+        sets=(*sets, frozenset({*facets, "row"})),
+        sizes=np.array([*sizes, X.size], dtype=float),
+        shared=0.25 * exactly_shared(sets, np.array([*of_sets, flat @ flat.T])),
+        few={facet: n for facet, n in zip(facets, sizes, strict=True) if n < FEWEST},
+    )
+
+
 def positive_residual(values: FloatArray, what: str, other: str) -> FloatArray:
     """Return the components with negative ones as zero.
 
