@@ -26,8 +26,8 @@ from benchmarks.bias_study.cells import COLLECTIONS, collection_path
 from vcomp import ir
 from vcomp._typing import FloatArray
 from vcomp.ir.measures import Tau, TauAP
+from vcomp.ir.rank.correlation_tables import expected_correlation
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.rank.rank_accuracy import expected_correlation
 from vcomp.numerics.memory import limited_blas
 
 _NEW = (20, 100)

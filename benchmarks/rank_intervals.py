@@ -22,10 +22,9 @@ from vcomp import ir
 from vcomp._typing import FloatArray
 from vcomp.ir.measures import Tau, TauAP
 from vcomp.ir.rank.correlation import TAU_ESTIMATORS, ErrorShare, TauEstimator, error_share
-from vcomp.ir.rank.correlation_tables import estimated_tau
+from vcomp.ir.rank.correlation_tables import estimated_tau, expected_correlation
 from vcomp.ir.rank.kernels.drawn_ranks import student_cdf
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.rank.rank_accuracy import expected_correlation
 from vcomp.numerics.memory import limited_blas
 from vcomp.simulate import CollectionSimulator
 

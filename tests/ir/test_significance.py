@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from vcomp.exceptions import PlanError
-from vcomp.ir.all_pairs import compare_pairs, significant_pairs
+from vcomp.ir.pair_forecast import compare_pairs, significant_pairs
 from vcomp.ir.significance import (
     between,
     check_bin,

@@ -9,7 +9,7 @@ from scipy import stats
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.gtheory import crossed_components
 from vcomp.ir import as_score_matrix
-from vcomp.ir.all_pairs import compare_pairs, two_sided
+from vcomp.ir.pair_forecast import compare_pairs, two_sided
 from vcomp.ir.two_way_anova import SYSTEM, TOPIC, TwoWay, mean_squares, two_way_components
 
 

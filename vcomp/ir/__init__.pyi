@@ -24,10 +24,10 @@ from .documents.track import novelty_like_track as novelty_like_track
 from .mapping import MappingStudy as MappingStudy
 from .mapping import map_dstudy as map_dstudy
 from .mapping import map_reliability as map_reliability
+from .mapping import normal_tau as normal_tau
 from .mapping_check import validate_mapping as validate_mapping
 from .mapping_fit import fit_mapping as fit_mapping
-from .rank.normal import normal_tau as normal_tau
-from .rank.rank_accuracy import expected_tau as expected_tau
+from .rank.correlation_tables import expected_tau as expected_tau
 from .reliability_map import PUBLISHED as PUBLISHED
 from .reliability_map import ReliabilityMap as ReliabilityMap
 from .runs import score_runs as score_runs

@@ -14,9 +14,8 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, guarded
 from vcomp.ir.agreement import complete
 from vcomp.ir.agreement import sizes as check_sizes
-from vcomp.ir.all_pairs import PairTest, Sides, check_test, compare_pairs
 from vcomp.ir.curve import whole
-from vcomp.ir.pair_forecast import PairForecast
+from vcomp.ir.pair_forecast import PairForecast, PairTest, Sides, check_test, compare_pairs
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 from vcomp.ir.significance import bin_bounds, sums_by_bin
 from vcomp.ir.splits import draw_subsets, usual_subsets

@@ -10,7 +10,7 @@ from scipy import stats
 
 from vcomp.exceptions import VcompError
 from vcomp.ir.comparisons import PairOptions, outcome_of
-from vcomp.ir.comparisons.resampled_tests import _BLOCK, _replicates
+from vcomp.ir.comparisons.pair_tests import _BLOCK, _replicates
 
 ALTERNATIVES = ("two-sided", "greater", "less")
 RNG = np.random.default_rng(4)

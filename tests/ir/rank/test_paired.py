@@ -9,8 +9,12 @@ import pytest
 from scipy import stats
 
 from vcomp.exceptions import DataError
-from vcomp.ir.rank.paired import PairedDifferences, difference_variances, effective_df
-from vcomp.ir.rank.ranked_pairs import mean_error_ratio
+from vcomp.ir.rank.paired import (
+    PairedDifferences,
+    difference_variances,
+    effective_df,
+    mean_error_ratio,
+)
 
 
 def exact_variances(X, i, j):

@@ -16,8 +16,8 @@ from scipy.stats import ttest_rel
 
 from tests.helpers.examples import examples
 from vcomp.exceptions import DataError, PlanError, VcompError
+from vcomp.ir.rank.correlation_tables import expected_correlation
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.rank.rank_accuracy import expected_correlation
 
 expected_tau_ap = partial(expected_correlation, variant="ap")
 BOTH = pytest.mark.parametrize("measure", [expected_correlation, expected_tau_ap])

@@ -18,9 +18,8 @@ from tests.helpers.examples import examples
 from vcomp.exceptions import EstimationError, PlanError, VcompWarning
 from vcomp.ir.kernels.rank_agreement import pair_agreement
 from vcomp.ir.rank.correlation import RankDraws, error_share
-from vcomp.ir.rank.correlation_tables import _check_draws, estimated_tau
+from vcomp.ir.rank.correlation_tables import _check_draws, estimated_tau, expected_correlation
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.rank.rank_accuracy import expected_correlation
 
 expected_tau_ap = partial(expected_correlation, variant="ap")
 BOTH = pytest.mark.parametrize("measure", [expected_correlation, expected_tau_ap])

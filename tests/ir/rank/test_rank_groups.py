@@ -11,8 +11,8 @@ import pytest
 import vcomp
 from vcomp.exceptions import DataError
 from vcomp.ir.rank.correlation import RankCorrelation, Swaps
+from vcomp.ir.rank.correlation_tables import expected_correlation
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.rank.rank_accuracy import expected_correlation
 
 GROUPS = {"a": 0, "b": 1, "c": 0, "d": 2, "e": 1, "f": 0, "g": 3}
 

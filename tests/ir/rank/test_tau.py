@@ -12,8 +12,7 @@ from tests.helpers.reference_frames import COLLECTIONS
 from vcomp.exceptions import DataError, PlanError
 from vcomp.ir import expected_tau
 from vcomp.ir.rank.correlation import RankCorrelation, RankOptions, Swaps, error_share
-from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.rank.ranked_pairs import corrected_lengths
+from vcomp.ir.rank.paired import PairedDifferences, corrected_lengths
 
 
 @pytest.fixture(params=COLLECTIONS)

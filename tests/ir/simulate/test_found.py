@@ -11,7 +11,7 @@ from scipy import stats
 
 import vcomp
 from tests.helpers.printed_tables import printed_columns, printed_words
-from vcomp.ir.simulate.found import measures_of
+from vcomp.ir.simulate.simulator import measures_of
 from vcomp.numerics import stream
 
 

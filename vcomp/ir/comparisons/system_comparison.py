@@ -26,16 +26,14 @@ from vcomp.ir.comparisons.pair_tests import (
     Outcome,
     PairOptions,
     Zeros,
+    bootstrap_tests,
     mean_differences,
+    permutation_tests,
+    randomised_tukey_tests,
     sign_tests,
     t_tests,
     tukey_tests,
     wilcoxon_tests,
-)
-from vcomp.ir.comparisons.resampled_tests import (
-    bootstrap_tests,
-    permutation_tests,
-    randomised_tukey_tests,
 )
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.significance import pairs_of

@@ -7,9 +7,15 @@ from typing import ClassVar
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import check_alpha
-from vcomp.ir.all_pairs import PairTest, Sides, check_test, significant_pairs, two_sided
 from vcomp.ir.measures.from_subsets import FromSubsets
-from vcomp.ir.pair_forecast import PairForecast
+from vcomp.ir.pair_forecast import (
+    PairForecast,
+    PairTest,
+    Sides,
+    check_test,
+    significant_pairs,
+    two_sided,
+)
 
 
 @dataclass(frozen=True, slots=True)

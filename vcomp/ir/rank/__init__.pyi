@@ -12,11 +12,10 @@ from .correlation import ranking as ranking
 from .correlation_tables import correlation_columns as correlation_columns
 from .correlation_tables import correlation_table as correlation_table
 from .correlation_tables import estimated_tau as estimated_tau
+from .correlation_tables import expected_correlation as expected_correlation
+from .correlation_tables import paired_differences as paired_differences
 from .faceted import ErrorEffect as ErrorEffect
 from .faceted import FacetedDifferences as FacetedDifferences
-from .normal import normal_tau as normal_tau
 from .paired import PairedDifferences as PairedDifferences
 from .paired import centred_covariances as centred_covariances
 from .paired import difference_variances as difference_variances
-from .rank_accuracy import expected_correlation as expected_correlation
-from .rank_accuracy import paired_differences as paired_differences

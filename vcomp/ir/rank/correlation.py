@@ -12,7 +12,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.design import LevelGroups, group_codes
 from vcomp.exceptions import PlanError, check_alpha, check_one_of
-from vcomp.ir.rank.ranked_pairs import Pairs
+from vcomp.ir.rank.paired import Pairs
 from vcomp.numerics import check_rng
 
 _TINY = 1e-280

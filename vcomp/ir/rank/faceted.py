@@ -16,8 +16,13 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import DataError
-from vcomp.ir.rank.paired import best_first, check_systems, effective_df
-from vcomp.ir.rank.ranked_pairs import corrected_lengths, mean_error_ratio
+from vcomp.ir.rank.paired import (
+    best_first,
+    check_systems,
+    corrected_lengths,
+    effective_df,
+    mean_error_ratio,
+)
 
 _MOST_CELLS = 10**8
 """Largest number of cells of all systems: arrays of 0.8 GB, several at once."""

@@ -9,8 +9,8 @@ from scipy.stats import multivariate_normal
 
 import vcomp
 from vcomp.exceptions import PlanError
+from vcomp.ir.mapping import normal_tau, tau_ap_of_erho2, tau_of_erho2
 from vcomp.ir.measures import Tau, TauAP
-from vcomp.ir.rank.normal import normal_tau, tau_ap_of_erho2, tau_of_erho2
 
 
 @pytest.mark.parametrize("erho2", [0.1, 0.5, 0.9])
