@@ -1,3 +1,5 @@
+import vcomp.studies as _studies
+
 from . import measures as measures
 from .accuracies import Measures as Measures
 from .accuracies import accuracy as accuracy
@@ -40,7 +42,8 @@ from .simulate.source_comparison import SimulationComparison as SimulationCompar
 from .simulate.source_comparison import compare_simulated as compare_simulated
 from .splitting import SplitHalfStudy as SplitHalfStudy
 from .splitting import split_half as split_half
-from .studies.assessor_error import AssessorStudy as AssessorStudy
-from .studies.assessor_error import assessor_study as assessor_study
-from .studies.per_document import per_document_study as per_document_study
 from .trec_files import read_trec_eval as read_trec_eval
+
+AssessorStudy = _studies.AssessorStudy
+assessor_study = _studies.assessor_study
+per_document_study = _studies.per_document_study

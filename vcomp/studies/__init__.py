@@ -1,4 +1,4 @@
-"""Studies that fit many times: comparisons of measures, and random subsets of the data."""
+"""Studies that fit several times: of measures, random subsets, assessors and documents."""
 
 from lazy_loader import attach_stub
 

@@ -1,5 +1,6 @@
+from .assessor_error import AssessorStudy as AssessorStudy
+from .assessor_error import assessor_study as assessor_study
 from .comparison import MeasureComparison as MeasureComparison
 from .measured import compare_measures as compare_measures
-from .planned import options_of_fit as options_of_fit
-from .planned import required_facet as required_facet
+from .per_document import per_document_study as per_document_study
 from .subsample import subsample_study as subsample_study

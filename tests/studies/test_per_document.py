@@ -13,7 +13,7 @@ import vcomp
 from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
 from vcomp.ir.documents.document_files import document_universe
 from vcomp.ir.documents.track import novelty_like_track
-from vcomp.ir.studies.per_document import _kind_of_assessors, _labelled
+from vcomp.studies.per_document import _kind_of_assessors, _labelled
 
 
 @pytest.fixture(scope="module")

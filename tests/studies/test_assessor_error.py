@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from vcomp.exceptions import DataError
-from vcomp.ir.studies.assessor_error import (
+from vcomp.studies.assessor_error import (
     AssessorStudy,
     _confounded,
     _kept,

@@ -28,7 +28,8 @@ from vcomp.ir.documents import (
     set_measures,
 )
 from vcomp.model import VarianceComponentsModel, VarianceComponentsResults
-from vcomp.studies import MeasureComparison, options_of_fit, required_facet
+from vcomp.studies.comparison import MeasureComparison
+from vcomp.studies.planned import options_of_fit, required_facet
 
 if TYPE_CHECKING:
     import pandas as pd

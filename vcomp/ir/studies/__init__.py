@@ -1,5 +1,0 @@
-"""Studies of test collections that fit models: assessors, and scores of documents."""
-
-from lazy_loader import attach_stub
-
-__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
