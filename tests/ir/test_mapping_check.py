@@ -12,8 +12,8 @@ from scipy.stats import norm
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.ir import fit_mapping, measures, validate_mapping
 from vcomp.ir.mapping import MappingStudy
-from vcomp.ir.mapping_check import _scores
-from vcomp.ir.mapping_fit import _fit_spread, curve_through
+from vcomp.ir.mapping_fit import _scores
+from vcomp.ir.reliability_map import _fit_spread, curve_through
 
 TAU = measures.get("tau")
 SMALLEST = {"Erho2": 0.8, "Phi": 0.5}

@@ -17,18 +17,16 @@ import vcomp
 from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.ir import as_score_matrix, measures
 from vcomp.ir.mapping import PUBLISHED, map_reliability
-from vcomp.ir.mapping_fit import _FEWEST_POINTS as FEWEST
-from vcomp.ir.mapping_fit import (
-    _by_collection,
-    _coefficients,
+from vcomp.ir.mapping_fit import _coefficients, _smallest, fit_mapping
+from vcomp.ir.measures import RMSE
+from vcomp.ir.reliability_map import _FEWEST_POINTS as FEWEST
+from vcomp.ir.reliability_map import (
     _fitted,
-    _smallest,
     _used,
     curve_through,
+    exponents_by_collection,
     fit_exponent,
-    fit_mapping,
 )
-from vcomp.ir.measures import RMSE
 from vcomp.ir.splits import FEWEST as FEWEST_TOPICS
 from vcomp.ir.two_way_anova import mean_squares
 
@@ -141,7 +139,7 @@ def test_each_collection_by_itself(study, measure):
 
 def test_collections_are_in_the_order_of_their_points(study):
     backwards = study.points.sort_values("collection", ascending=False, kind="stable")
-    found = _by_collection(study.measures["tau"], backwards, study.smallest)
+    found = exponents_by_collection(study.measures["tau"], backwards, study.smallest)
     order = dict.fromkeys(backwards["collection"])
     assert list(found) == [name for name in order if name in found]
     assert len(found) >= 2
@@ -414,7 +412,7 @@ def test_points_at_the_ends_do_not_count():
         "collection": ["many"] * x.size + ["few"] * few.size,
         "Erho2": np.concatenate([x, few]), "tau": np.concatenate([x, few]) ** 2.0,
     })  # fmt: skip
-    found = _by_collection(measures.get("tau"), points, {"Erho2": 0.0, "Phi": 0.0})
+    found = exponents_by_collection(measures.get("tau"), points, {"Erho2": 0.0, "Phi": 0.0})
     assert list(found) == ["many"]
     assert found["many"] == pytest.approx(2.0, rel=1e-9)
 

@@ -27,8 +27,8 @@ from .mapping import MappingStudy as MappingStudy
 from .mapping import map_dstudy as map_dstudy
 from .mapping import map_reliability as map_reliability
 from .mapping import normal_tau as normal_tau
-from .mapping_check import validate_mapping as validate_mapping
 from .mapping_fit import fit_mapping as fit_mapping
+from .mapping_fit import validate_mapping as validate_mapping
 from .rank.correlation_tables import expected_tau as expected_tau
 from .reliability_map import PUBLISHED as PUBLISHED
 from .reliability_map import ReliabilityMap as ReliabilityMap

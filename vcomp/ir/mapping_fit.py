@@ -1,9 +1,11 @@
 """Curves from Eρ² and Φ to other indicators, fitted to halves of one's own collections.
 
+Kinds of curves are compared by leaving collections out in turn.
+
 References
 ----------
 Urbano, J., Marrero, M. and Martín, D. (2013). On the measurement of test collection reliability.
-*Proc. ACM SIGIR*, 393-402. Section 4.
+*Proc. ACM SIGIR*, 393-402. Section 4; section 6, p. 402.
 """
 
 from __future__ import annotations
@@ -11,44 +13,47 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean, guarded
+from vcomp.exceptions import (
+    DataError,
+    EstimationError,
+    PlanError,
+    check_alpha,
+    did_you_mean,
+    guarded,
+)
 from vcomp.ir.agreement import Measure, complete
 from vcomp.ir.mapping import MappingStudy
 from vcomp.ir.measures import several
 from vcomp.ir.reliability_map import (
+    FEATURES,
     PUBLISHED,
     Coefficient,
     Feature,
-    ReliabilityMap,
-    feature_values,
+    Variance,
+    curve_through,
+    exponents_by_collection,
+    feature_of,
 )
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splits import FEWEST, Halves, draw_halves, observer
 from vcomp.ir.two_way_anova import mean_squares
-from vcomp.numerics import check_count, run, seed_from, solve
+from vcomp.numerics import check_count, run, seed_from
 
 if TYPE_CHECKING:
     import pandas as pd
 
+
 _STEP = 10
 """Number of topics of the smallest halves, and step between sizes, in the paper."""
 
-_FEWEST_POINTS = 3
-_ABSOLUTE = frozenset({"sens_rel", "rmse", "Phi"})
-"""Indicators of absolute scores; their curves are functions of Φ."""
 
 _SMALLEST: dict[Coefficient, float] = {"Erho2": 0.8, "Phi": 0.5}
 """Smallest fitted coefficients; about 85 % of the paper's collections are above."""
-
-
-Variance: TypeAlias = Literal["constant", "shrinking"]
-FEATURES: tuple[Feature, ...] = get_args(Feature)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,234 +180,11 @@ def fit_mapping(
     maps = {
         m.name: replace(
             curve_through(m, points, limits, variance, chosen),
-            by_collection=_by_collection(m, points, limits),
+            by_collection=exponents_by_collection(m, points, limits),
         )
         for m in measures
     }
     return MappingStudy(maps, {m.name: m for m in measures}, points, limits)
-
-
-def fit_exponent(base: FloatArray, y: FloatArray) -> float:
-    """Return a of y = base^a by least squares (eq. 15.12 of the mathematics).
-
-    Parameters
-    ----------
-    base : (m,) between 0 and 1, some of them inside
-    y : (m,) at most 1
-
-    Examples
-    --------
-    >>> x = np.array([0.7, 0.8, 0.95])
-    >>> round(fit_exponent(x, x**2.5), 9)
-    2.5
-    """
-    inside = (base > 0.0) & (base < 1.0)
-    theta = _fit_log_exponent(base[inside], y[inside], np.zeros((int(inside.sum()), 0)))
-    return float(np.exp(theta[0]))
-
-
-def _fit_log_exponent(
-    base: FloatArray,
-    y: FloatArray,
-    Z: FloatArray,
-    weights: FloatArray | None = None,
-    begin: FloatArray | None = None,
-) -> FloatArray:
-    """Return (1 + f,) log a and its slopes in the (m, f) features Z by weighted least squares."""
-    from scipy.optimize import least_squares
-
-    log_base = np.log(base)
-    w = np.ones_like(base) if weights is None else weights
-    design = np.column_stack([np.ones_like(base), Z])
-    if begin is None:
-        usual = (y > 0.0) & (y < 1.0)
-        a = float(np.median(np.log(y[usual]) / log_base[usual])) if usual.any() else 1.0
-        begin = np.array([np.log(a), *np.zeros(Z.shape[1])])
-    # Parametrised by log a: a is positive and may have any magnitude.
-    minimum = least_squares(
-        lambda b: w * (base ** np.exp(design @ b) - y),
-        begin,
-        jac=lambda b: (w * base ** np.exp(design @ b) * log_base * np.exp(design @ b))[:, None]
-        * design,
-        xtol=1e-15, ftol=1e-15, gtol=1e-15,
-    )  # fmt: skip
-    return np.asarray(minimum.x)
-
-
-def _fit_spread(away: FloatArray, residual: FloatArray) -> tuple[float, float]:
-    """Return s and b ≥ 0 of the standard deviation s (1 - x)^b by normal likelihood.
-
-    Parameters
-    ----------
-    away : (m,) 1 - x, above 0
-    residual : (m,) points about the curve
-    """
-    design = np.column_stack([np.ones_like(away), 2.0 * np.log(away)])
-    square = np.square(residual)
-    if not square.any():
-        return 0.0, 0.0
-    beta = np.array([np.log(square.mean()), 0.0])
-    # Gamma regression of squares with a log link, whose steps have constant weights
-    for _ in range(200):
-        step = np.linalg.lstsq(design, square / np.exp(design @ beta) - 1.0, rcond=None)[0]
-        beta = beta + np.clip(step, -1.0, 1.0)
-        if np.abs(step).max() < 1e-10:
-            break
-    if beta[1] < 0.0:
-        return float(np.sqrt(square.mean())), 0.0
-    return float(np.exp(0.5 * beta[0])), float(beta[1])
-
-
-def curve_through(
-    measure: Measure,
-    points: pd.DataFrame,
-    smallest: Mapping[Coefficient, float],
-    variance: Variance = "constant",
-    features: tuple[Feature, ...] = (),
-) -> ReliabilityMap:
-    """Return the curve of an indicator through the points of all collections.
-
-    Parameters
-    ----------
-    measure : the indicator
-    points : as :attr:`MappingStudy.points`
-    smallest : least coefficients of the points to fit
-    variance, features : as for :func:`fit_mapping`
-
-    Raises
-    ------
-    EstimationError
-        If there are too few points, values beyond 1, or features that do not vary.
-    """
-    from scipy.special import xlogy
-
-    coefficient, used = _used(measure, points, smallest, len(features))
-    x, y = used[coefficient].to_numpy(), used[measure.name].to_numpy()
-    rises = measure.larger_is_better
-    base = x if rises else 1.0 - x
-    inside = (base > 0.0) & (base < 1.0)
-    if variance == "shrinking":  # points at the ends carry no information on the variance within
-        used, x, y, base = used[inside], x[inside], y[inside], base[inside]
-        inside = inside[inside]
-    names = used["collection"].to_numpy()
-    Z, centres = _features(used, features, len(set(names)))
-    theta, power = _fitted(base[inside], y[inside], Z[inside], 1.0 - x[inside], variance)
-    a = np.exp(theta[0] + Z @ theta[1:])
-    weights = (1.0 - x) ** -power
-    residual = weights * (y - base**a)
-    slope = weights * a * xlogy(base**a, base)
-    jacobian = slope[:, None] * np.column_stack([np.ones_like(x), Z])
-    resid_var = float(residual @ residual) / (y.size - theta.size)
-    covariance = _sandwich(jacobian, residual, names, resid_var)
-    exponent = float(np.exp(theta[0]))
-    return ReliabilityMap(
-        indicator=measure.name,
-        coefficient=coefficient,
-        exponent=exponent,
-        rises=rises,
-        lowest=measure.limits[0],
-        bse=exponent * float(np.sqrt(covariance[0, 0])),
-        resid_sd=float(np.sqrt(resid_var)),
-        nobs=int(y.size),
-        n_collections=len(set(names)),
-        sd_power=power,
-        slopes=dict(zip(features, theta[1:].tolist(), strict=True)),
-        centres=dict(zip(features, centres.tolist(), strict=True)),
-        covariance=covariance if features else None,
-    )
-
-
-def _used(
-    measure: Measure,
-    points: pd.DataFrame,
-    smallest: Mapping[Coefficient, float],
-    n_features: int = 0,
-) -> tuple[Coefficient, pd.DataFrame]:
-    """Return the coefficient of an indicator, and the points that its curve is fitted to."""
-    coefficient: Coefficient = "Phi" if measure.name in _ABSOLUTE else "Erho2"
-    used = points[points[coefficient] >= smallest[coefficient]].dropna(subset=[measure.name])
-    x, highest = used[coefficient], used[measure.name].max()
-    if highest > 1.0:
-        raise EstimationError(
-            f"{measure.name!r} has values up to {display.number(highest)}, and curves lie below 1"
-        )
-    inside, needed = int(((x > 0.0) & (x < 1.0)).sum()), _FEWEST_POINTS + n_features
-    if inside < needed:
-        raise EstimationError(
-            f"{measure.name!r} has {inside} points with {coefficient} of at least "
-            f"{display.number(smallest[coefficient])}, and a curve needs {needed}; "
-            "collections with more topics, or a smaller value in smallest=, have more"
-        )
-    return coefficient, used
-
-
-def _by_collection(
-    measure: Measure, points: pd.DataFrame, smallest: Mapping[Coefficient, float]
-) -> dict[str, float]:
-    """Return the exponent of each collection with enough points."""
-    coefficient, used = _used(measure, points, smallest)
-    exponents = {}
-    for name, own in used.groupby("collection", sort=False):
-        x, y = own[coefficient].to_numpy(), own[measure.name].to_numpy()
-        if ((x > 0.0) & (x < 1.0)).sum() >= _FEWEST_POINTS:
-            exponents[str(name)] = fit_exponent(x if measure.larger_is_better else 1.0 - x, y)
-    return exponents
-
-
-def _features(
-    used: pd.DataFrame, features: tuple[Feature, ...], n_collections: int
-) -> tuple[FloatArray, FloatArray]:
-    """Return the (m, f) features centred at their means, and the means."""
-    Z = np.column_stack(
-        [np.zeros((len(used), 0)), *(feature_values(f, feature_of(used, f)) for f in features)]
-    )
-    if features and n_collections < len(features) + 2:
-        raise EstimationError(
-            f"{len(features)} features need {len(features) + 2} collections, and points come from "
-            f"{n_collections}; give fewer features="
-        )
-    for name, column in zip(features, Z.T, strict=True):
-        if np.ptp(column) <= 1e-9 * max(float(np.abs(column).max()), 1.0):
-            raise EstimationError(f"the feature {name!r} is the same in all points; leave it out")
-    centres = Z.mean(axis=0)
-    return Z - centres, centres
-
-
-def feature_of(points: pd.DataFrame, name: Feature) -> FloatArray:
-    """Return a feature of the collections of points, such as :attr:`MappingStudy.points`."""
-    return points["n" if name == "n_topics" else name].to_numpy(dtype=float)
-
-
-def _fitted(
-    base: FloatArray, y: FloatArray, Z: FloatArray, away: FloatArray, variance: Variance
-) -> tuple[FloatArray, float]:
-    """Return log a with its slopes, and the exponent b of the standard deviation s (1 - x)^b."""
-    theta, power = _fit_log_exponent(base, y, Z), 0.0
-    if variance == "constant":
-        return theta, power
-    for _ in range(50):
-        residual = y - base ** np.exp(theta[0] + Z @ theta[1:])
-        before = power
-        _, power = _fit_spread(away, residual)
-        theta = _fit_log_exponent(base, y, Z, away**-power, theta)
-        if abs(power - before) < 1e-8:
-            break
-    return theta, power
-
-
-def _sandwich(
-    jacobian: FloatArray, residual: FloatArray, names: Any, resid_var: float
-) -> FloatArray:
-    """Return the cluster-robust covariance of the coefficients, clustered by collection."""
-    information = jacobian.T @ jacobian
-    n_collections = len(set(names))
-    if n_collections == 1:
-        return np.asarray(resid_var * solve(information, np.eye(len(information))))
-    totals = np.array(
-        [jacobian[names == name].T @ residual[names == name] for name in dict.fromkeys(names)]
-    )
-    half = solve(information, totals.T)
-    return np.asarray(n_collections / (n_collections - 1.0) * half @ half.T)
 
 
 def _points(job: _Job, measures: tuple[Measure, ...], trials: int) -> pd.DataFrame:
@@ -551,3 +333,134 @@ def _jobs(
         state = np.random.SeedSequence(seed, spawn_key=(place,)).generate_state(1, np.uint64)
         jobs += [_Job(name, X, n, int(state[0])) for n in usable]
     return jobs
+
+
+KINDS: Mapping[str, Mapping[str, Any]] = {
+    "published": {},
+    "shrinking": {"variance": "shrinking"},
+    "shrinking, features": {"variance": "shrinking", "features": FEATURES},
+}
+"""Kinds of curves compared by default."""
+
+
+def validate_mapping(
+    study: MappingStudy,
+    kinds: Mapping[str, Mapping[str, Any]] = KINDS,
+    *,
+    alpha: float = 0.05,
+) -> pd.DataFrame:
+    """Cross-validate curves: predict the points of each collection from the others.
+
+    Each collection is left out in turn. The curve through the points of the others predicts its
+    points, with prediction intervals.
+
+    Parameters
+    ----------
+    study : of :func:`fit_mapping`, with several collections
+    kinds : options ``variance`` and ``features`` of :func:`fit_mapping` by name
+    alpha : prediction intervals have confidence 1 − alpha
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per indicator and kind: ``nobs`` points, ``rmse`` and ``bias`` of the prediction;
+        ``coverage`` of the prediction intervals, and that of the tenth of the points with the
+        largest coefficient, ``coverage_top``; ``length``, the mean length of the intervals; and
+        ``worst``, the lowest coverage of a collection.
+
+    Raises
+    ------
+    PlanError
+        If `study` is another object, an option is not known, or alpha is out of range.
+    EstimationError
+        If there are fewer than three collections, or fewer than three more than a kind has
+        features, or too few points without one.
+
+    Notes
+    -----
+    With few collections the coverage has a large error of its own: that of each collection
+    depends on one shift of its points.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vcomp.ir import fit_mapping, validate_mapping
+    >>> rng = np.random.default_rng(1)
+    >>> collections = [rng.normal(size=(40, 20)) + np.linspace(0, 2, 20) for _ in range(3)]
+    >>> study = fit_mapping(collections, "tau", drop_worst=0.0, trials=20)
+    >>> kinds = {"constant": {}, "shrinking": {"variance": "shrinking"}}
+    >>> validate_mapping(study, kinds)[["kind", "nobs", "rmse"]].round(2)
+            kind  nobs  rmse
+    0   constant   150  0.07
+    1  shrinking   150  0.07
+    """
+    import pandas as pd
+
+    check_alpha(alpha)
+    if not isinstance(study, MappingStudy):
+        raise PlanError(f"study is a result of fit_mapping(), not a {type(study).__name__}")
+    for name, options in kinds.items():
+        strange = set(options) - {"variance", "features"}
+        if strange:
+            raise PlanError(f"kind {name!r} has the unknown option {sorted(strange)[0]!r}")
+    names = list(dict.fromkeys(study.points["collection"]))
+    if len(names) < 3:
+        raise EstimationError(
+            f"leaving out needs three collections, and the study has {len(names)}"
+        )
+    for name, options in kinds.items():
+        n = len(_features_of(options))
+        if n and len(names) < n + 3:
+            raise EstimationError(
+                f"kind {name!r} has {n} features: it needs {n + 3} collections, one of them left "
+                f"out, and the study has {len(names)}; give kinds= with fewer features"
+            )
+    rows = []
+    for indicator in study.maps:
+        for kind, options in kinds.items():
+            parts = [_left_out(study, indicator, name, options, alpha) for name in names]
+            rows.append({"indicator": indicator, "kind": kind, **_scores(pd.concat(parts))})
+    return pd.DataFrame(rows)
+
+
+def _features_of(options: Mapping[str, Any]) -> tuple[Feature, ...]:
+    return checked_features(options.get("variance", "constant"), options.get("features", ()))
+
+
+def _left_out(
+    study: MappingStudy, indicator: str, name: str, options: Mapping[str, Any], alpha: float
+) -> pd.DataFrame:
+    """Return the points of a collection with the predictions from the others."""
+    variance, features = options.get("variance", "constant"), _features_of(options)
+    points, coefficient = study.points, study.maps[indicator].coefficient
+    others = points[points["collection"] != name]
+    curve = curve_through(study.measures[indicator], others, study.smallest, variance, features)
+    left = points[
+        (points["collection"] == name) & (points[coefficient] >= study.smallest[coefficient])
+    ].dropna(subset=[indicator])
+    predicted = curve.predict(
+        left[coefficient].to_numpy(),
+        features={feature: feature_of(left, feature) for feature in features},
+        alpha=alpha,
+    )
+    y = left[indicator].to_numpy()
+    return predicted.assign(
+        collection=name,
+        x=left[coefficient].to_numpy(),
+        error=predicted["estimate"].to_numpy() - y,
+        inside=(predicted["obs_low"].to_numpy() <= y) & (y <= predicted["obs_high"].to_numpy()),
+        length=predicted["obs_high"] - predicted["obs_low"],
+    )
+
+
+def _scores(predicted: pd.DataFrame) -> dict[str, float]:
+    top = predicted["x"] >= predicted["x"].quantile(0.9)
+    return {
+        "nobs": len(predicted),
+        "rmse": float(np.sqrt(np.square(predicted["error"]).mean())),
+        "bias": float(predicted["error"].mean()),
+        "coverage": float(predicted["inside"].mean()),
+        "coverage_top": float(predicted.loc[top, "inside"].mean()),
+        "length": float(predicted["length"].mean()),
+        "worst": float(predicted.groupby("collection")["inside"].mean().min()),
+    }
