@@ -3,8 +3,8 @@ from .conflicts import MajorConflicts as MajorConflicts
 from .conflicts import MinorConflicts as MinorConflicts
 from .d_rank import RankDistance as RankDistance
 from .erho2 import GeneralizabilityCoefficient as GeneralizabilityCoefficient
-from .extrapolated import Extrapolated as Extrapolated
-from .from_subsets import FromSubsets as FromSubsets
+from .larger_tests import Extrapolated as Extrapolated
+from .larger_tests import FromSubsets as FromSubsets
 from .measure_registry import MeanMeasure as MeanMeasure
 from .measure_registry import Measure as Measure
 from .measure_registry import TopicMeasure as TopicMeasure

@@ -12,7 +12,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
 from vcomp.ir.agreement import TopicMeasure, rounding
-from vcomp.ir.measures.extrapolated import Extrapolated
+from vcomp.ir.measures.larger_tests import Extrapolated
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.ir.measures.from_subsets import FromSubsets
+from vcomp.ir.measures.larger_tests import FromSubsets
 from vcomp.ir.pair_forecast import PairForecast, PairTest, Sides, check_test, compare_pairs
 from vcomp.ir.significance import between, check_bin
 

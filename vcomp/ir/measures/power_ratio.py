@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import check_alpha
-from vcomp.ir.measures.from_subsets import FromSubsets
+from vcomp.ir.measures.larger_tests import FromSubsets
 from vcomp.ir.pair_forecast import (
     PairForecast,
     PairTest,

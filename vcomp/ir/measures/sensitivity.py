@@ -11,7 +11,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_one_of
 from vcomp.ir.agreement import MeanRows, RowMeasure
-from vcomp.ir.measures.extrapolated import Extrapolated
+from vcomp.ir.measures.larger_tests import Extrapolated
 from vcomp.ir.significance import pairs_of
 from vcomp.numerics import slices
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import check_alpha
-from vcomp.ir.measures.from_subsets import FromSubsets
+from vcomp.ir.measures.larger_tests import FromSubsets
 from vcomp.ir.pair_forecast import PairForecast
 from vcomp.ir.significance import between, check_bin, paired_tests, signs
 

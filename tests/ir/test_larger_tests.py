@@ -12,7 +12,7 @@ from scipy import stats
 from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
 from vcomp.ir import accuracy, as_score_matrix, average_p_values
 from vcomp.ir.measures import FromSubsets, available, get
-from vcomp.ir.measures.from_subsets import _angle, _carried
+from vcomp.ir.measures.larger_tests import _angle, _carried
 from vcomp.ir.pair_forecast import PairForecast, compare_pairs
 from vcomp.ir.splits import draw_halves, draw_subsets
 from vcomp.ir.two_way_anova import mean_squares
