@@ -33,12 +33,11 @@ from vcomp.ir.accuracy_estimators import (
     MeasureEstimator,
 )
 from vcomp.ir.accuracy_result import Accuracy
-from vcomp.ir.agreement import Measure, complete, named
-from vcomp.ir.agreement import sizes as check_sizes
+from vcomp.ir.agreement import Measure, check_sizes, named
 from vcomp.ir.curve import MODELS, Model
 from vcomp.ir.measures import FromSubsets, FTest, Tau, TauAP, several
 from vcomp.ir.rank import ESTIMATORS, AccuracyEstimator, TauEstimator
-from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
+from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix, complete
 from vcomp.ir.splitting import split_half
 from vcomp.ir.two_way_anova import SYSTEM, TOPIC, two_way_components
 from vcomp.numerics import seed_from
@@ -416,7 +415,7 @@ def _halves(
 
 def _need_all_scores(matrix: ScoreMatrix, what: str) -> None:
     try:
-        complete(matrix, "scores")
+        complete(matrix)
     except DataError as error:
         raise DataError(f"{what}, which need all scores; {error}") from error
 

@@ -23,8 +23,7 @@ from vcomp.ir.accuracy_estimators import (
     Estimated,
     MeasureEstimator,
 )
-from vcomp.ir.agreement import Measure
-from vcomp.ir.agreement import sizes as check_sizes
+from vcomp.ir.agreement import Measure, check_sizes
 from vcomp.ir.curve import whole
 from vcomp.ir.splitting import SplitHalfStudy
 

@@ -11,22 +11,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.exceptions import DataError, PlanError, did_you_mean, warn
+from vcomp.exceptions import PlanError, warn
 from vcomp.ir.kernels import falling_order, swaps, swaps_by_arrays
-from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
+from vcomp.ir.scores import (
+    ScoreMatrix,
+    ScoresLike,
+    TruthLike,
+    as_score_matrix,
+    complete,
+    read_truth,
+)
 from vcomp.numerics.kernels import at_once
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 _SECONDS = 4e-9
 """Seconds to count swaps with arrays, per pair of systems and row of means."""
@@ -98,10 +104,6 @@ class MeanRows:
         return untied
 
 
-TruthLike: TypeAlias = "ScoresLike | pd.Series | Mapping[str, float] | ArrayLike"
-"""Scores of the same systems on other topics, or a true mean of each system."""
-
-
 class Measure(ABC):
     """A measure of the accuracy of a test collection; its options are its fields.
 
@@ -163,8 +165,8 @@ class Measure(ABC):
         """
         columns = {"system": system, "topic": topic, "score": score}
         X = as_score_matrix(scores, **columns)
-        Y = _truth(_read_long(truth, columns), X)
-        value = float(self.actual_of_scores(complete(X, "scores"), Y))
+        Y = read_truth(truth, X, columns)
+        value = float(self.actual_of_scores(complete(X), Y))
         if np.isnan(value):
             warn(f"{self.symbol} is undefined here: {self.undefined}")
         return value
@@ -211,7 +213,7 @@ class Measure(ABC):
             If the scores cannot be read, or do not suffice.
         """
         matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
-        return self.estimate_of_matrix(matrix, sizes(n_topics))
+        return self.estimate_of_matrix(matrix, check_sizes(n_topics))
 
     def estimate_of_matrix(self, matrix: ScoreMatrix, n: FloatArray) -> FloatArray:
         """Return :meth:`estimate` for a matrix and checked numbers of topics."""
@@ -276,7 +278,7 @@ class TopicMeasure(Measure):
     of_means: ClassVar[bool] = False
 
 
-def sizes(n_topics: float | Iterable[float]) -> FloatArray:
+def check_sizes(n_topics: float | Iterable[float]) -> FloatArray:
     """Return numbers of topics as an array.
 
     Raises
@@ -296,108 +298,6 @@ def sizes(n_topics: float | Iterable[float]) -> FloatArray:
         if not is_number or isinstance(n, bool) or not 0 < n < np.inf:
             raise PlanError(f"the number of topics must be positive, not {n!r}")
     return np.array(values, dtype=float)
-
-
-def complete(matrix: ScoreMatrix, what: str) -> FloatArray:
-    """Return the scores of a matrix without missing cells.
-
-    Raises
-    ------
-    DataError
-        Naming a missing score.
-    """
-    missing = np.argwhere(np.isnan(matrix.scores))
-    if missing.size:
-        topic, system = missing[0]
-        raise DataError(
-            f"{what}: {len(missing):,} of {matrix.scores.size:,} are missing, that of system "
-            f"{matrix.systems[system]!r} on topic {matrix.topics[topic]!r} among them; keep the "
-            "topics that all systems have, with as_score_matrix(...).common_topics()"
-        )
-    return matrix.scores
-
-
-def _read_long(truth: TruthLike, columns: Mapping[str, str | None]) -> TruthLike:
-    """Read a truth that is a long table with the column names of the scores."""
-    if not any(columns.values()):
-        return truth
-    names = {name or role for role, name in columns.items()}
-    if not names <= set(getattr(truth, "columns", ())):
-        return truth
-    return as_score_matrix(truth, **columns)
-
-
-def _truth(truth: TruthLike, X: ScoreMatrix) -> FloatArray:
-    """Return the truth as an array, with the systems in the order of `X`."""
-    means = _true_means(truth)
-    systems: tuple[str, ...] | None
-    if means is None:
-        try:
-            matrix = as_score_matrix(truth)
-        except DataError as error:
-            raise DataError(f"truth: {error}") from error
-        is_named = isinstance(truth, ScoreMatrix) or hasattr(truth, "columns")
-        values, systems = complete(matrix, "truth"), matrix.systems if is_named else None
-    else:
-        values, systems = means
-    if systems is not None:
-        return values[..., _order(systems, X.systems)]
-    _as_many(values.shape[-1], X.n_systems)
-    return values
-
-
-def _true_means(truth: TruthLike) -> tuple[FloatArray, tuple[str, ...] | None] | None:
-    """Return true means, and their systems if named; None if the truth is a matrix."""
-    import pandas as pd
-
-    if isinstance(truth, Mapping):
-        truth = pd.Series(dict(truth))
-    names = tuple(map(str, truth.index)) if isinstance(truth, pd.Series) else None
-    if isinstance(truth, np.ma.MaskedArray):
-        truth = np.ma.filled(truth.astype(float), np.nan)
-    try:
-        raw = np.asarray(truth)
-        if raw.ndim != 1:
-            return None
-        values = raw.astype(float) if raw.dtype.kind in "iufO" else None
-    except (TypeError, ValueError) as error:
-        raise DataError(f"truth must hold numbers: {error}") from error
-    if values is None:
-        raise DataError(f"truth must hold numbers; it is {raw.dtype.name}")
-    wrong = np.flatnonzero(~np.isfinite(values))
-    if wrong.size:
-        name = names[wrong[0]] if names else str(wrong[0])
-        raise DataError(f"the true mean of system {name!r} is {values[wrong[0]]}")
-    return values, names
-
-
-def _order(systems: tuple[str, ...], wanted: tuple[str, ...]) -> list[int]:
-    """Return the places in `systems` of the systems of the collection."""
-    if len(set(systems)) < len(systems):
-        twice = next(s for s in systems if systems.count(s) > 1)
-        raise DataError(f"truth has several systems called {twice!r}")
-    place = {system: k for k, system in enumerate(systems)}
-    numbers = tuple(map(str, range(len(wanted))))
-    if set(systems) != set(wanted) and (
-        wanted == numbers or systems == tuple(map(str, range(len(systems))))
-    ):
-        _as_many(len(systems), len(wanted))
-        return list(range(len(wanted)))
-    for one, other, where in ((wanted, systems, "truth"), (systems, wanted, "scores")):
-        lost = [s for s in one if s not in set(other)]
-        if lost:
-            more = f" and {len(lost) - 1:,} more" if len(lost) > 1 else ""
-            raise DataError(
-                f"no system {lost[0]!r}{more} in {where}{did_you_mean(lost[0], other)}; both must "
-                "have the same systems"
-            )
-    return [place[s] for s in wanted]
-
-
-def _as_many(n_true: int, n_systems: int) -> None:
-    """Refuse a truth with another number of systems."""
-    if n_true != n_systems:
-        raise DataError(f"truth has {n_true} systems, and scores have {n_systems}")
 
 
 def named(measures: Iterable[Measure]) -> dict[str, Measure]:

@@ -12,11 +12,10 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, guarded
-from vcomp.ir.agreement import complete
-from vcomp.ir.agreement import sizes as check_sizes
+from vcomp.ir.agreement import check_sizes
 from vcomp.ir.curve import whole
 from vcomp.ir.pair_forecast import PairForecast, PairTest, Sides, check_test, compare_pairs
-from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.ir.scores import ScoresLike, as_score_matrix, complete
 from vcomp.ir.significance import bin_bounds, sums_by_bin
 from vcomp.ir.splits import draw_subsets, usual_subsets
 from vcomp.numerics import check_count, run, seed_from
@@ -253,7 +252,7 @@ def average_p_values(
     7  60  0.5    0.001  noncentral t
     8  60  1.0    0.000  noncentral t
     """
-    X = complete(as_score_matrix(scores, system=system, topic=topic, score=score), "scores")
+    X = complete(as_score_matrix(scores, system=system, topic=topic, score=score))
     check_test(test, sides)
     bounds = bin_bounds(bins)
     n = _sizes(n_topics, len(X))

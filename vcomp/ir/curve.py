@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha, check_one_of
-from vcomp.ir.agreement import sizes
+from vcomp.ir.agreement import check_sizes
 from vcomp.ir.kernels import fit_binomial_line
 from vcomp.numerics.kernels import at_once
 
@@ -156,7 +156,7 @@ class AccuracyCurve:
         """
         import pandas as pd
 
-        n = sizes(n_topics)
+        n = check_sizes(n_topics)
         check_alpha(alpha)
         return pd.DataFrame({"n": whole(n)} | self.limits(n, alpha))
 

@@ -26,7 +26,7 @@ from vcomp.exceptions import (
     did_you_mean,
     guarded,
 )
-from vcomp.ir.agreement import Measure, complete
+from vcomp.ir.agreement import Measure
 from vcomp.ir.mapping import MappingStudy
 from vcomp.ir.measures import several
 from vcomp.ir.reliability_map import (
@@ -39,7 +39,7 @@ from vcomp.ir.reliability_map import (
     exponents_by_collection,
     feature_of,
 )
-from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
+from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix, complete
 from vcomp.ir.splits import FEWEST, Halves, draw_halves, observer
 from vcomp.ir.two_way_anova import mean_squares
 from vcomp.numerics import check_count, run, seed_from

@@ -261,6 +261,9 @@ ScoresLike: TypeAlias = (
 )
 """Types that :func:`as_score_matrix` reads."""
 
+TruthLike: TypeAlias = "ScoresLike | pd.Series | Mapping[str, float] | ArrayLike"
+"""Scores of the same systems on other topics, or a true mean of each system."""
+
 
 @guarded
 def as_score_matrix(
@@ -404,3 +407,110 @@ def _check_values(matrix: ScoreMatrix) -> ScoreMatrix:
             f"is {too_large}"
         )
     return matrix
+
+
+def complete(matrix: ScoreMatrix, what: str = "scores") -> FloatArray:
+    """Return the scores of a matrix without missing cells.
+
+    Raises
+    ------
+    DataError
+        Naming a missing score.
+    """
+    missing = np.argwhere(np.isnan(matrix.scores))
+    if missing.size:
+        topic, system = missing[0]
+        raise DataError(
+            f"{what}: {len(missing):,} of {matrix.scores.size:,} are missing, that of system "
+            f"{matrix.systems[system]!r} on topic {matrix.topics[topic]!r} among them; keep the "
+            "topics that all systems have, with as_score_matrix(...).common_topics()"
+        )
+    return matrix.scores
+
+
+def read_truth(truth: TruthLike, X: ScoreMatrix, columns: Mapping[str, str | None]) -> FloatArray:
+    """Return the truth as an array, with the systems in the order of `X`.
+
+    Parameters
+    ----------
+    truth : scores on other topics, or a true mean of each system
+    X : scores of the collection
+    columns : of these scores, by role, if they were a long table; the truth may be one too
+
+    Raises
+    ------
+    DataError
+        If it cannot be read, or has other systems.
+    """
+    names = {name or role for role, name in columns.items()}
+    if any(columns.values()) and names <= set(getattr(truth, "columns", ())):
+        truth = as_score_matrix(truth, **columns)
+    means = _true_means(truth)
+    systems: tuple[str, ...] | None
+    if means is None:
+        try:
+            matrix = as_score_matrix(truth)
+        except DataError as error:
+            raise DataError(f"truth: {error}") from error
+        is_named = isinstance(truth, ScoreMatrix) or hasattr(truth, "columns")
+        values, systems = complete(matrix, "truth"), matrix.systems if is_named else None
+    else:
+        values, systems = means
+    if systems is not None:
+        return values[..., _order(systems, X.systems)]
+    _as_many(values.shape[-1], X.n_systems)
+    return values
+
+
+def _true_means(truth: TruthLike) -> tuple[FloatArray, tuple[str, ...] | None] | None:
+    """Return true means, and their systems if named; None if the truth is a matrix."""
+    import pandas as pd
+
+    if isinstance(truth, Mapping):
+        truth = pd.Series(dict(truth))
+    names = tuple(map(str, truth.index)) if isinstance(truth, pd.Series) else None
+    if isinstance(truth, np.ma.MaskedArray):
+        truth = np.ma.filled(truth.astype(float), np.nan)
+    try:
+        raw = np.asarray(truth)
+        if raw.ndim != 1:
+            return None
+        values = raw.astype(float) if raw.dtype.kind in "iufO" else None
+    except (TypeError, ValueError) as error:
+        raise DataError(f"truth must hold numbers: {error}") from error
+    if values is None:
+        raise DataError(f"truth must hold numbers; it is {raw.dtype.name}")
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if wrong.size:
+        name = names[wrong[0]] if names else str(wrong[0])
+        raise DataError(f"the true mean of system {name!r} is {values[wrong[0]]}")
+    return values, names
+
+
+def _order(systems: tuple[str, ...], wanted: tuple[str, ...]) -> list[int]:
+    """Return the places in `systems` of the systems of the collection."""
+    if len(set(systems)) < len(systems):
+        twice = next(s for s in systems if systems.count(s) > 1)
+        raise DataError(f"truth has several systems called {twice!r}")
+    place = {system: k for k, system in enumerate(systems)}
+    numbers = tuple(map(str, range(len(wanted))))
+    if set(systems) != set(wanted) and (
+        wanted == numbers or systems == tuple(map(str, range(len(systems))))
+    ):
+        _as_many(len(systems), len(wanted))
+        return list(range(len(wanted)))
+    for one, other, where in ((wanted, systems, "truth"), (systems, wanted, "scores")):
+        lost = [s for s in one if s not in set(other)]
+        if lost:
+            more = f" and {len(lost) - 1:,} more" if len(lost) > 1 else ""
+            raise DataError(
+                f"no system {lost[0]!r}{more} in {where}{did_you_mean(lost[0], other)}; both must "
+                "have the same systems"
+            )
+    return [place[s] for s in wanted]
+
+
+def _as_many(n_true: int, n_systems: int) -> None:
+    """Refuse a truth with another number of systems."""
+    if n_true != n_systems:
+        raise DataError(f"truth has {n_true} systems, and scores have {n_systems}")

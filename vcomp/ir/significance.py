@@ -11,10 +11,10 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import DataError, PlanError, check_alpha, guarded
-from vcomp.ir.agreement import complete, rounding
+from vcomp.ir.agreement import rounding
 from vcomp.ir.kernels import binned_differences, tail_table
 from vcomp.ir.rank import centred_covariances, difference_variances
-from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.ir.scores import ScoresLike, as_score_matrix, complete
 from vcomp.numerics import check_count, run, seed_from
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def swap_rates(
     """
     import pandas as pd
 
-    X = complete(as_score_matrix(scores, system=system, topic=topic, score=score), "scores")
+    X = complete(as_score_matrix(scores, system=system, topic=topic, score=score))
     n = _set_size(n_topics, len(X))
     bounds = bin_bounds(bins)
     if alpha is not None:

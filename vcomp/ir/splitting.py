@@ -23,8 +23,7 @@ from vcomp.exceptions import (
     guarded,
     warn,
 )
-from vcomp.ir.agreement import MeanMeasure, Measure, complete, named
-from vcomp.ir.agreement import sizes as check_sizes
+from vcomp.ir.agreement import MeanMeasure, Measure, check_sizes, named
 from vcomp.ir.curve import (
     COLUMNS,
     MODELS,
@@ -34,7 +33,7 @@ from vcomp.ir.curve import (
     whole,
 )
 from vcomp.ir.measures import several
-from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
+from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix, complete
 from vcomp.ir.splits import (
     FEWEST,
     TOGETHER,
@@ -482,7 +481,7 @@ def split_half(
     """
     matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
     matrix = matrix.drop_worst(drop_worst)
-    X = complete(matrix, "scores")
+    X = complete(matrix)
     chosen = several(measures)
     curves = _models(models)
     requested = check_sizes(len(X) if n_topics is None else n_topics)

@@ -13,8 +13,7 @@ from vcomp.formula import RESIDUAL
 from vcomp.gtheory import crossed_components
 from vcomp.inference import LevelVariances, TwoWayMeanSquares, VarianceComponents
 from vcomp.inference.intervals import two_way_level_variances
-from vcomp.ir.agreement import complete
-from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
+from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix, complete
 from vcomp.statistics.batches import few_values
 
 SYSTEM, TOPIC = "system", "topic"
@@ -75,7 +74,7 @@ class TwoWay:
         DataError
             If `scores` cannot be read as a matrix, or a score is missing.
         """
-        X = complete(as_score_matrix(scores), "scores")
+        X = complete(as_score_matrix(scores))
         n, k = X.shape
         ms_s, ms_t, ms_e = mean_squares(X)
         return cls(max(0.0, (ms_s - ms_e) / n), max(0.0, (ms_t - ms_e) / k), ms_e)

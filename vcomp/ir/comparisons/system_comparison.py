@@ -19,7 +19,6 @@ from vcomp.inference.pairwise import (
     pairs_table,
     pairs_with_baseline,
 )
-from vcomp.ir.agreement import complete
 from vcomp.ir.comparisons.pair_tests import (
     ZEROS,
     Alternative,
@@ -35,7 +34,7 @@ from vcomp.ir.comparisons.pair_tests import (
     tukey_tests,
     wilcoxon_tests,
 )
-from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
+from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix, complete
 from vcomp.ir.significance import pairs_of
 from vcomp.numerics import check_count, seed_from
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, VcompError, check_one_of, warn
-from vcomp.ir.agreement import Measure, TopicMeasure, complete, sizes
+from vcomp.ir.agreement import Measure, TopicMeasure, check_sizes
 from vcomp.ir.curve import MODELS, Model, fit_curves
 from vcomp.ir.pair_forecast import PairForecast
-from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
+from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix, complete
 from vcomp.ir.splits import (
     FEWEST,
     draw_halves,
@@ -87,9 +87,9 @@ class Extrapolated(Measure):
         >>> get("sens_abs", rate=0.2).estimate(scores, [30, 60]).round(4)
         array([0.002 , 0.0016])
         """
-        n = sizes(n_topics)
+        n = check_sizes(n_topics)
         check_one_of("model", model, MODELS)
-        X = complete(as_score_matrix(scores, system=system, topic=topic, score=score), "scores")
+        X = complete(as_score_matrix(scores, system=system, topic=topic, score=score))
         if len(X) < 2 * FEWEST:
             raise DataError(
                 f"{self.name!r} is extrapolated from halves of at least {FEWEST} topics each; "
@@ -194,7 +194,7 @@ class FromSubsets(TopicMeasure):
         >>> get("power_ratio").estimate(scores, [15, 30, 60]).round(2)
         array([0.52, 0.71, 0.8 ])
         """
-        n = sizes(n_topics)
+        n = check_sizes(n_topics)
         matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
         return self.estimate_of_matrix(matrix, n, trials=trials, seed=seed_from(rng))
 
@@ -275,7 +275,7 @@ class FromSubsets(TopicMeasure):
         self, matrix: ScoreMatrix, n: FloatArray, trials: int | None
     ) -> tuple[FloatArray, int]:
         """Check the options; return the scores and the number of subsets of each size."""
-        X = complete(matrix, "scores")
+        X = complete(matrix)
         if len(X) // self.n_sets < 2:
             raise DataError(
                 f"{self.name!r} needs {2 * self.n_sets} topics at least; there are {len(X)}"

@@ -10,7 +10,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import check_one_of
-from vcomp.ir.agreement import MeanRows, RowMeasure, sizes
+from vcomp.ir.agreement import MeanRows, RowMeasure, check_sizes
 from vcomp.ir.kernels import pair_agreement
 from vcomp.ir.rank import (
     TauEstimator,
@@ -67,7 +67,7 @@ class CorrelationOfRankings(RowMeasure):
         matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
         return estimated_tau(
             paired_differences(matrix),
-            sizes(n_topics),
+            check_sizes(n_topics),
             variant=self.expected,
             estimator=estimator or self.estimator or "shrunken",
         )

@@ -14,8 +14,7 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.data import ORIENTATIONS
 from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean, guarded
-from vcomp.ir.agreement import complete
-from vcomp.ir.scores import ScoreMatrix, ScoresLike, check_matrix, names_of
+from vcomp.ir.scores import ScoreMatrix, ScoresLike, check_matrix, complete, names_of
 from vcomp.ir.simulate.copula import (
     COPULAS,
     Copula,
@@ -108,7 +107,7 @@ def read_complete(
     checked = check_matrix(ScoreMatrix(table.values, names_of(table.rows), labels))
     kept = checked.drop_worst(drop_worst)
     # Always in row-major order: sums in another order differ in the last bit.
-    return np.array(complete(kept, "scores"), order="C"), kept.systems
+    return np.array(complete(kept), order="C"), kept.systems
 
 
 def _names(systems: Any, n_systems: int) -> tuple[str, ...]:
