@@ -9,7 +9,7 @@ import pytest
 import vcomp
 from vcomp.exceptions import DataError, PlanError
 from vcomp.ir import ScoreMatrix
-from vcomp.ir.documents.document_tables import listed
+from vcomp.ir.documents.document_files import listed
 from vcomp.ir.measures import get
 from vcomp.ir.rank.paired import check_systems
 from vcomp.ir.simulate import simulated_effects

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 UniverseOf = Literal["topic", "assessor", "all"]
 """Scope of the documents that a system is scored on: see :func:`vcomp.ir.document_universe`."""
 
+_SHOWN = 5
+"""Largest number of names in a message."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicBlock:
@@ -530,3 +533,14 @@ def _over(above: Any, below: Any, otherwise: float) -> FloatArray:
     quotient: FloatArray = np.full(np.shape(below), otherwise)
     np.divide(above, below, out=quotient, where=np.asarray(below) != 0)
     return quotient
+
+
+def listed(labels: pd.Index) -> str:
+    """Return the first labels for a message.
+
+    Parameters
+    ----------
+    labels : of topics, documents or systems
+    """
+    shown = ", ".join(repr(label) for label in labels[:_SHOWN].tolist())
+    return shown + (", …" if len(labels) > _SHOWN else "")

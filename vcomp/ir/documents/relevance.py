@@ -28,7 +28,7 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import DataError, EstimationError, guarded, warn
 from vcomp.gtheory import from_components
 from vcomp.inference import VarianceComponents
-from vcomp.ir.documents.document_tables import check_once, read_documents
+from vcomp.ir.documents.document_files import check_once, read_documents
 
 if TYPE_CHECKING:
     import pandas as pd
