@@ -11,7 +11,7 @@ from scipy import stats
 
 import vcomp
 from benchmarks.common import Report, Settings, agree, best_of, score_matrix
-from vcomp.ir.comparisons import SystemTest
+from vcomp.ir.system_comparison import SystemTest
 from vcomp.studies.subsample_result import SubsampleStudy
 
 _SYSTEMS, _TOPICS = 50, 50

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ from benchmarks.bias_study.cells import COLLECTIONS, collection_path
 from vcomp import ir
 from vcomp._typing import FloatArray
 from vcomp.ir.measures import Tau, TauAP
-from vcomp.ir.rank.correlation import TAU_ESTIMATORS, ErrorShare, TauEstimator, error_share
+from vcomp.ir.rank.correlation import ErrorShare, TauEstimator, error_share
 from vcomp.ir.rank.correlation_tables import estimated_tau, expected_correlation
 from vcomp.ir.rank.kernels.drawn_ranks import student_cdf
 from vcomp.ir.rank.paired import PairedDifferences
@@ -281,7 +282,7 @@ def _intervals(
                     ),
                 }
                 if trial < _BOOTSTRAPPED * trials:
-                    for estimator in TAU_ESTIMATORS:
+                    for estimator in get_args(TauEstimator):
                         tables["Eτ of new ones", f"bootstrap, {estimator}"] = (
                             _bootstrap(X, m == 1, estimator, rng),
                             expected[:, m],

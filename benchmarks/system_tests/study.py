@@ -13,7 +13,8 @@ from benchmarks.bias_study.cells import COLLECTIONS, Part, collection_path
 from vcomp import ir
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.inference.pairwise import CorrectionName, adjusted
-from vcomp.ir.comparisons import PairOptions, SystemTest, outcome_of
+from vcomp.ir.pair_tests import PairOptions
+from vcomp.ir.system_comparison import SystemTest, outcome_of
 from vcomp.numerics import limited_blas, stream
 from vcomp.simulate import CollectionSimulator
 

@@ -11,7 +11,8 @@ import vcomp
 from vcomp.exceptions import DataError, PlanError
 from vcomp.inference import VarianceComponents
 from vcomp.ir.measures import Tau
-from vcomp.ir.rank import ErrorEffect, FacetedDifferences, RankCorrelation, RankOptions
+from vcomp.ir.rank import ErrorEffect, FacetedDifferences, RankOptions
+from vcomp.ir.rank.correlation import RankCorrelation
 from vcomp.ir.rank.correlation_tables import correlation_columns
 from vcomp.model.rank_accuracy import _spreads
 

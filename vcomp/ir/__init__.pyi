@@ -7,7 +7,6 @@ from .accuracies import accuracy_of as accuracy_of
 from .accuracy_result import Accuracy as Accuracy
 from .average_p import AveragePValues as AveragePValues
 from .average_p import average_p_values as average_p_values
-from .comparisons import compare_systems as compare_systems
 from .curve import AccuracyCurve as AccuracyCurve
 from .curve import Model as Model
 from .curve import fit_curve as fit_curve
@@ -21,8 +20,6 @@ from .documents.document_universe import set_measures as set_measures
 from .documents.layouts import assessor_layouts as assessor_layouts
 from .documents.relevance import RelevanceModel as RelevanceModel
 from .documents.relevance import fit_relevance as fit_relevance
-from .documents.track import Track as Track
-from .documents.track import novelty_like_track as novelty_like_track
 from .mapping import MappingStudy as MappingStudy
 from .mapping import map_dstudy as map_dstudy
 from .mapping import map_reliability as map_reliability
@@ -40,8 +37,11 @@ from .simulate.collection_fit import fit_collection as fit_collection
 from .simulate.source_comparison import OriginalCollection as OriginalCollection
 from .simulate.source_comparison import SimulationComparison as SimulationComparison
 from .simulate.source_comparison import compare_simulated as compare_simulated
+from .simulate.track import Track as Track
+from .simulate.track import novelty_like_track as novelty_like_track
 from .splitting import SplitHalfStudy as SplitHalfStudy
 from .splitting import split_half as split_half
+from .system_comparison import compare_systems as compare_systems
 from .trec_files import read_trec_eval as read_trec_eval
 
 AssessorStudy = _studies.AssessorStudy

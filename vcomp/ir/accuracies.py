@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from vcomp.ir.accuracy_result import Accuracy
 from vcomp.ir.agreement import Measure, check_sizes, named
 from vcomp.ir.curve import MODELS, Model
 from vcomp.ir.measures import FromSubsets, FTest, Tau, TauAP, several
-from vcomp.ir.rank import ESTIMATORS, AccuracyEstimator, TauEstimator
+from vcomp.ir.rank import AccuracyEstimator, TauEstimator
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix, complete
 from vcomp.ir.splitting import split_half
 from vcomp.ir.two_way_anova import SYSTEM, TOPIC, two_way_components
@@ -346,7 +346,7 @@ def _needs_dstudy(
         If the estimator is unknown or applies to none of the measures, or `negative` or
         `interval`, which are options of D-studies, is given and no measure comes from one.
     """
-    check_one_of("estimator", estimator, ESTIMATORS)
+    check_one_of("estimator", estimator, get_args(AccuracyEstimator))
     if estimator == "urbano" and not any(isinstance(m, Tau | TauAP) for m in measures):
         raise PlanError(
             "estimator='urbano' applies to τ and τ_AP, and neither is among these measures"

@@ -20,7 +20,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import PlanError, warn
-from vcomp.ir.kernels import falling_order, swaps, swaps_by_arrays
+from vcomp.ir.kernels.rank_agreement import falling_order, swaps, swaps_by_arrays
 from vcomp.ir.scores import (
     ScoreMatrix,
     ScoresLike,

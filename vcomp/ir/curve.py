@@ -20,7 +20,7 @@ from vcomp import display
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha, check_one_of
 from vcomp.ir.agreement import check_sizes
-from vcomp.ir.kernels import fit_binomial_line
+from vcomp.ir.kernels.binomial import fit_binomial_line
 from vcomp.numerics.kernels import at_once
 
 if TYPE_CHECKING:

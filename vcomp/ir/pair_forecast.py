@@ -19,9 +19,10 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import PlanError, check_one_of
-from vcomp.ir.comparisons import PairOptions, outcome_of
+from vcomp.ir.pair_tests import PairOptions
 from vcomp.ir.rank import PairedDifferences, difference_variances, error_share
 from vcomp.ir.significance import critical_t, paired_tests, pairs_of, settled, sums_by_bin
+from vcomp.ir.system_comparison import outcome_of
 
 PairTest: TypeAlias = Literal["t", "wilcoxon"]
 Sides: TypeAlias = Literal[1, 2]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vcomp.ir.kernels import DROPPED, PRATT, SPLIT, signed_ranks
+from vcomp.ir.kernels.ranked_differences import DROPPED, PRATT, SPLIT, signed_ranks
 
 TIED = np.random.default_rng(8).integers(0, 4, (8, 5)) / 4.0
 

@@ -1,5 +1,1 @@
-"""Loops over topics, systems and rankings, compiled by numba."""
-
-from lazy_loader import attach_stub
-
-__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
+"""Loops over topics, systems and rankings, compiled by numba; imported by file within ir."""

@@ -11,7 +11,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import check_one_of
 from vcomp.ir.agreement import MeanRows, RowMeasure, check_sizes
-from vcomp.ir.kernels import pair_agreement
+from vcomp.ir.kernels.rank_agreement import pair_agreement
 from vcomp.ir.rank import (
     TauEstimator,
     TauVariant,

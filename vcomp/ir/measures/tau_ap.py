@@ -10,7 +10,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_one_of
 from vcomp.ir.agreement import MeanRows
-from vcomp.ir.kernels import above_in_both, mean_share_above, ordinal_ranks
+from vcomp.ir.kernels.rank_agreement import above_in_both, mean_share_above, ordinal_ranks
 from vcomp.ir.measures.tau import CorrelationOfRankings
 from vcomp.ir.rank import TauEstimator, TauVariant, check_tau_estimator
 

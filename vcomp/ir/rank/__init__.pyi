@@ -1,6 +1,4 @@
-from .correlation import ESTIMATORS as ESTIMATORS
 from .correlation import AccuracyEstimator as AccuracyEstimator
-from .correlation import RankCorrelation as RankCorrelation
 from .correlation import RankOptions as RankOptions
 from .correlation import TauEstimator as TauEstimator
 from .correlation import TauInterval as TauInterval

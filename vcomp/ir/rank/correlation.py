@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -242,13 +242,6 @@ TauInterval: TypeAlias = Literal["auto", "draws", "independent"]
 TauTarget: TypeAlias = Literal["test", "expectation"]
 TauVariant: TypeAlias = Literal["a", "b", "ap"]
 
-TAU_ESTIMATORS: tuple[TauEstimator, ...] = ("shrunken", "urbano")
-ESTIMATORS: tuple[AccuracyEstimator, ...] = (*TAU_ESTIMATORS, "split_half")
-"""All estimators of accuracy; the first two have formulae for τ and τ_AP."""
-INTERVALS: tuple[TauInterval, ...] = ("auto", "draws", "independent")
-TARGETS: tuple[TauTarget, ...] = ("test", "expectation")
-VARIANTS: tuple[TauVariant, ...] = ("a", "b", "ap")
-
 
 @dataclass(frozen=True, slots=True)
 class RankOptions:
@@ -285,9 +278,9 @@ class RankOptions:
 
     def __post_init__(self) -> None:
         check_tau_estimator(self.estimator)
-        check_one_of("variant", self.variant, VARIANTS)
-        check_one_of("target", self.target, TARGETS)
-        check_one_of("interval", self.interval, INTERVALS)
+        check_one_of("variant", self.variant, get_args(TauVariant))
+        check_one_of("target", self.target, get_args(TauTarget))
+        check_one_of("interval", self.interval, get_args(TauInterval))
         if self.interval == "independent" and self.target == "expectation":
             raise PlanError(
                 "interval='independent' covers τ of one test; for its expectation use "
@@ -326,7 +319,7 @@ def check_tau_estimator(estimator: object) -> None:
             "estimator must be 'shrunken' or 'urbano', not 'split_half'; vcomp.ir.split_half and "
             "vcomp.ir.accuracy(…, estimator='split_half') extrapolate τ from halves of the topics"
         )
-    check_one_of("estimator", estimator, TAU_ESTIMATORS)
+    check_one_of("estimator", estimator, get_args(TauEstimator))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,7 +1,4 @@
 from .collection_fit import fit_collection as fit_collection
-from .effect_draws import EffectMargin as EffectMargin
-from .effect_draws import effect_margins as effect_margins
-from .effect_draws import level_factors as level_factors
 from .margin import Margin as Margin
 from .margin_families import support_of as support_of
 from .simulated_effects import SimulatedScores as SimulatedScores

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from vcomp.exceptions import VcompError
-from vcomp.ir.comparisons import PairOptions, outcome_of
-from vcomp.ir.comparisons.pair_tests import _BLOCK, _replicates
+from vcomp.ir.pair_tests import _BLOCK, PairOptions, _replicates
+from vcomp.ir.system_comparison import outcome_of
 
 ALTERNATIVES = ("two-sided", "greater", "less")
 RNG = np.random.default_rng(4)

@@ -19,7 +19,7 @@ from vcomp.inference.pairwise import (
     pairs_table,
     pairs_with_baseline,
 )
-from vcomp.ir.comparisons.pair_tests import (
+from vcomp.ir.pair_tests import (
     ZEROS,
     Alternative,
     Outcome,

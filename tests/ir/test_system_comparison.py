@@ -9,8 +9,8 @@ import pytest
 
 import vcomp
 from vcomp.exceptions import DataError
-from vcomp.ir.comparisons.pair_tests import Outcome, PairOptions
-from vcomp.ir.comparisons.system_comparison import (
+from vcomp.ir.pair_tests import Outcome, PairOptions
+from vcomp.ir.system_comparison import (
     _enough,
     _families,
     _means,

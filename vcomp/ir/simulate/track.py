@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import DataError, did_you_mean
-from vcomp.ir.simulate import EffectMargin, Margin, effect_margins, level_factors
+from vcomp.ir.simulate.effect_draws import EffectMargin, effect_margins, level_factors
+from vcomp.ir.simulate.margin import Margin
 from vcomp.numerics import seed_from
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from statsmodels.stats.multitest import multipletests
 
 from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.ir import ScoreMatrix, as_score_matrix, compare_systems
-from vcomp.ir.comparisons import PairOptions, outcome_of
+from vcomp.ir.pair_tests import PairOptions
+from vcomp.ir.system_comparison import outcome_of
 
 RNG = np.random.default_rng(6)
 NAMES = ["bm25", "rm3", "ql", "tfidf", "lsa"]

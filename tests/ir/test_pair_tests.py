@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multicomp import pairwise_tukeyhsd
 
-from vcomp.ir.comparisons import PairOptions, outcome_of
+from vcomp.ir.pair_tests import PairOptions
+from vcomp.ir.system_comparison import outcome_of
 
 ALTERNATIVES = ("two-sided", "greater", "less")
 RNG = np.random.default_rng(2)
