@@ -191,9 +191,7 @@ def find_left_out(
         if wide is None:
             at, XX, rest = np.arange(len(names)), stats.sums.XX, stats.sums.XX
         else:
-            from vcomp.estimators.likelihood import WideProjector  # deferred as other engines
-
-            at, XX, rest = wide.dense_at, wide.products.XX, WideProjector(wide).rest
+            at, XX, rest = wide.dense_at, wide.products.XX, wide.rest
         origin = stats.n * x_origin[at] ** 2
         if wide is None and _all_independent(XX, origin):
             return None

@@ -408,6 +408,12 @@ class WideProducts:
         whole[np.ix_(self.dense_at, self.dense_at)] = self.products.XX
         return whole
 
+    @cached_property
+    def rest(self) -> FloatArray:
+        """X'QX of the dense columns, Q = I − F(F'F)⁻¹F' of the columns F of the factor."""
+        B = self.products.ZX[-1]
+        return self.products.XX - B.T @ (B / self.products.group_n[-1][:, None])
+
     @property
     def Xy(self) -> FloatArray:
         """Cross-products of the columns of X with y."""

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.dense_likelihood import DenseLikelihood
-from vcomp.estimators.likelihood import EngineLimits, choose_engine
-from vcomp.estimators.likelihood.blocked import BlockedLikelihood, projector_forms
+from vcomp.estimators.likelihood import EngineLimits, Projector, choose_engine
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.levels import LevelsLikelihood
 from vcomp.statistics import Statistics, find_level_grid
 
@@ -147,7 +147,7 @@ def test_effects_and_fixed_effects_are_those_of_elimination(name):
 def test_the_start_is_that_of_elimination(name):
     _, levels, blocked = engines(name, reml=True)
     near(levels.mivque0(), blocked.mivque0())
-    near(levels.grid.projector_forms, projector_forms(blocked.stats), 1e-12)
+    near(levels.grid.projector_forms, Projector(blocked.stats).forms(), 1e-12)
     np.testing.assert_allclose(levels.least_squares(), blocked.least_squares(), atol=1e-12)
     assert levels.rss == pytest.approx(blocked.rss, rel=1e-11)
     assert levels.yy == pytest.approx(blocked.yy, rel=1e-12)

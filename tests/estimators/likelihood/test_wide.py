@@ -11,9 +11,8 @@ import pandas as pd
 import pytest
 
 import vcomp
-from vcomp.estimators.likelihood import EngineLimits, WideProjector, choose_engine
-from vcomp.estimators.likelihood.blocked import BlockedLikelihood, projector_forms
-from vcomp.estimators.likelihood.wide import WideLikelihood
+from vcomp.estimators.likelihood import EngineLimits, Projector, choose_engine
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.exceptions import DataError, DesignError, EstimationError, VcompError
 from vcomp.formula.coding import WideLimits
 from vcomp.model import VarianceComponentsModel
@@ -94,7 +93,7 @@ class TestLikelihood:
     @pytest.mark.parametrize("reml", [True, False])
     def test_all_forms_equal_those_of_dense_columns(self, sums, reml):
         wide, dense = sums
-        found, wanted = WideLikelihood(wide, reml=reml), BlockedLikelihood(dense, reml=reml)
+        found, wanted = BlockedLikelihood(wide, reml=reml), BlockedLikelihood(dense, reml=reml)
         for v in map(np.array, _points(wide.n_terms)):
             ours, theirs = found.derivatives(v), wanted.derivatives(v)
             # Scores of components at zero are of the order of their numbers of rows.
@@ -110,7 +109,7 @@ class TestLikelihood:
     def test_forms_of_columns_equal_those_of_dense_columns(self, sums, reml):
         wide, dense = sums
         v = np.array(_points(wide.n_terms)[0])
-        found = WideLikelihood(wide, reml=reml).fixed_forms(v, second=True)
+        found = BlockedLikelihood(wide, reml=reml).fixed_forms(v, second=True)
         wanted = BlockedLikelihood(dense, reml=reml).fixed_forms(v, second=True)
         for ours, theirs in (
             (found.cov_beta, wanted.cov_beta),
@@ -123,7 +122,7 @@ class TestLikelihood:
     @pytest.mark.parametrize("reml", [True, False])
     def test_forms_of_effects_equal_those_of_dense_columns(self, sums, reml):
         wide, dense = sums
-        found, wanted = WideLikelihood(wide, reml=reml), BlockedLikelihood(dense, reml=reml)
+        found, wanted = BlockedLikelihood(wide, reml=reml), BlockedLikelihood(dense, reml=reml)
         v = np.array(_points(wide.n_terms)[0])
         ours, theirs = (engine.effect_forms(v, [0, 1]) for engine in (found, wanted))
         for name in ("term", "within", "full", "fitted"):
@@ -132,7 +131,7 @@ class TestLikelihood:
 
     def test_fixed_effects_equal_those_of_dense_columns(self, sums):
         wide, dense = sums
-        found, wanted = WideLikelihood(wide, reml=True), BlockedLikelihood(dense, reml=True)
+        found, wanted = BlockedLikelihood(wide, reml=True), BlockedLikelihood(dense, reml=True)
         rng = np.random.default_rng(2)
         for v in map(np.array, _points(wide.n_terms)):
             beta, phi = found.fixed_effects(v)
@@ -158,7 +157,7 @@ class TestLikelihood:
     def test_predicted_effects_equal_those_of_dense_columns(self, sums):
         wide, dense = sums
         v = np.array(_points(wide.n_terms)[1])
-        found = WideLikelihood(wide, reml=True).solution(v)
+        found = BlockedLikelihood(wide, reml=True).solution(v)
         wanted = BlockedLikelihood(dense, reml=True).solution(v)
         for one, other in (
             (found.effects, wanted.effects),
@@ -170,7 +169,7 @@ class TestLikelihood:
 
     def test_start_equals_that_of_dense_columns(self, sums):
         wide, dense = sums
-        found, wanted = WideLikelihood(wide, reml=True), BlockedLikelihood(dense, reml=True)
+        found, wanted = BlockedLikelihood(wide, reml=True), BlockedLikelihood(dense, reml=True)
         np.testing.assert_allclose(found.mivque0(), wanted.mivque0(), rtol=1e-8)
         np.testing.assert_allclose(found.least_squares(), wanted.least_squares(), rtol=1e-9)
         assert found.rss == pytest.approx(wanted.rss, rel=1e-11)
@@ -180,8 +179,8 @@ class TestLikelihood:
         rng = np.random.default_rng(8)
         data = _data().assign(person=rng.permutation(7_000) // 4)
         wide, dense = _sums("y ~ x + item + (1|person) + (1|a) + (1|person:a)", data)
-        found, wanted = WideLikelihood(wide, reml=True), BlockedLikelihood(dense, reml=True)
-        np.testing.assert_allclose(WideProjector(wide).forms(), projector_forms(dense), rtol=1e-9)
+        found, wanted = BlockedLikelihood(wide, reml=True), BlockedLikelihood(dense, reml=True)
+        np.testing.assert_allclose(Projector.of(wide).forms(), Projector(dense).forms(), rtol=1e-9)
         np.testing.assert_allclose(found.mivque0(), wanted.mivque0(), rtol=1e-8)
 
     def test_textbook_formulas(self):
@@ -212,17 +211,17 @@ class TestLikelihood:
         n, p = X.shape
         for reml, wanted in ((True, restricted + (n - p) * np.log(2.0 * np.pi)),
                              (False, deviance + n * np.log(2.0 * np.pi))):  # fmt: skip
-            found = WideLikelihood(wide, reml=reml)
+            found = BlockedLikelihood(wide, reml=reml)
             assert -2.0 * found.loglike(v) == pytest.approx(wanted, rel=1e-10)
             Q = P if reml else Vi
             score = [0.5 * (y @ P @ W @ P @ y - np.trace(Q @ W)) for W in parts]
             np.testing.assert_allclose(found.derivatives(v).score, score, rtol=1e-8)
-        beta, cov = WideLikelihood(wide, reml=True).fixed_effects(v)
+        beta, cov = BlockedLikelihood(wide, reml=True).fixed_effects(v)
         np.testing.assert_allclose(beta, phi @ X.T @ Vi @ y, rtol=1e-7, atol=1e-8)
         np.testing.assert_allclose(cov.toarray(), phi, rtol=1e-7, atol=1e-9)
         M = np.eye(n) - X @ np.linalg.pinv(X)
         forms = [[np.trace(M @ A @ M @ B) for A in parts] for B in parts]
-        np.testing.assert_allclose(WideProjector(wide).forms(), forms, rtol=1e-8)
+        np.testing.assert_allclose(Projector.of(wide).forms(), forms, rtol=1e-8)
 
 
 class TestFit:
@@ -390,8 +389,8 @@ class TestManyLevels:
         alone = VarianceComponentsModel("y ~ x + item + (1|b)", data).statistics.wide
         assert alone is not None
         v = np.array([0.3, 1.2])
-        assert WideLikelihood(one, reml=True).loglike(v) == pytest.approx(
-            WideLikelihood(alone, reml=True).loglike(v), rel=1e-12
+        assert BlockedLikelihood(one, reml=True).loglike(v) == pytest.approx(
+            BlockedLikelihood(alone, reml=True).loglike(v), rel=1e-12
         )
 
     def test_levels_are_compared_by_solves(self, data, found):

@@ -21,7 +21,7 @@ from tests.helpers.dense_quadratic import (
 )
 from tests.helpers.designs import UNBALANCED, balanced, unbalanced
 from tests.helpers.examples import examples
-from vcomp.estimators.likelihood.blocked import mivque0
+from vcomp.estimators.likelihood import Projector
 from vcomp.estimators.likelihood.choose import EngineLimits
 from vcomp.estimators.quadratic.minque import (
     _DENSE_BELOW,
@@ -146,10 +146,15 @@ def test_mivque0_of_many_groups(name):
     model = model_of(name)
     dense = model.fit("minque", prior=0).vcomp
     np.testing.assert_allclose(
-        dense, mivque0(model.statistics.cross_products), rtol=1e-8, atol=1e-9 * dense.abs().max()
+        dense,
+        Projector(model.statistics.cross_products).mivque0(),
+        rtol=1e-8,
+        atol=1e-9 * dense.abs().max(),
     )
     found = estimate(model, prior=0)
-    np.testing.assert_allclose(found.values, mivque0(model.statistics.cross_products), rtol=1e-12)
+    np.testing.assert_allclose(
+        found.values, Projector(model.statistics.cross_products).mivque0(), rtol=1e-12
+    )
     assert "No standard errors" in found.status
 
 

@@ -1,4 +1,3 @@
-from .blocked import mivque0 as mivque0
 from .choose import EngineLimits as EngineLimits
 from .choose import choose_engine as choose_engine
 from .choose import predicted as predicted
@@ -13,6 +12,7 @@ from .engine import LikelihoodEngine as LikelihoodEngine
 from .engine import Solution as Solution
 from .engine import errors_of_fixed as errors_of_fixed
 from .engine import predicting as predicting
+from .fixed_part import Projector as Projector
 from .iterative import probes_for_one_fit as probes_for_one_fit
 from .likelihood import ML as ML
 from .likelihood import REML as REML
@@ -31,4 +31,3 @@ from .stacked_strata import StackedStrata as StackedStrata
 from .starts import OtherStarts as OtherStarts
 from .surface import NodeValues as NodeValues
 from .surface import surface_maxima as surface_maxima
-from .wide import WideProjector as WideProjector

@@ -20,7 +20,6 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.blocked_covariance import (
     OTHER_ENGINE,
     Eliminations,
-    last_form,
     with_residual_forms,
 )
 from vcomp.estimators.likelihood.carried_squares import Squares
@@ -34,110 +33,18 @@ from vcomp.estimators.likelihood.engine import (
     InformationKind,
     LikelihoodEngine,
     Solution,
-    SummedEngine,
 )
 from vcomp.estimators.likelihood.equations import Point
+from vcomp.estimators.likelihood.fixed_part import (
+    CrossProductsEngine,
+    fixed_effects_at,
+    forms_of_point,
+)
 from vcomp.estimators.likelihood.surface import NodeValues
-from vcomp.numerics import limited_blas, solve, solve_positive
-from vcomp.statistics import CrossProducts, Statistics
-
-
-def forms_with_residual(
-    gram: FloatArray, cov_beta: FloatArray, rows: list[FloatArray], v: FloatArray
-) -> FixedForms:
-    """Return X'V⁻¹V_t V⁻¹X of all components; that of the residual by eq. (5.9).
-
-    Parameters
-    ----------
-    gram, cov_beta : (p, p) X'V⁻¹X and its inverse
-    rows : for each term (q_t, p) Z_t'V⁻¹X
-    v : (k + 1,) components, the residual last
-    """
-    first = np.array([r.T @ r for r in rows]).reshape(len(rows), *gram.shape)
-    return FixedForms(cov_beta, np.concatenate([first, [last_form(gram, first, v)]]))
-
-
-def forms_of_point(point: Point, *, second: bool) -> FixedForms:
-    """Return the forms of X in V⁻¹ from Henderson's equations at one point.
-
-    The second forms need a solve with p right-hand sides for each term.
-    """
-    stats, tables, k = point.stats, point.equations.tables, point.stats.n_terms
-    gram = point.fixed.matrix() / point.residual
-    rows = _projected(point, list(stats.ZX))
-    found = forms_with_residual(gram, point.residual * point.fixed.inverse(), rows, point.v)
-    if not second:
-        return found
-    forms = np.empty((k, k, *gram.shape))
-    for u, r in enumerate(rows):
-        solved = _projected(point, [tables.times(t, u, r) for t in range(k)])
-        for t, s in enumerate(solved):
-            forms[t, u] = rows[t].T @ s
-    # The two halves differ by rounding only.
-    forms = 0.5 * (forms + forms.transpose(1, 0, 3, 2))
-    return replace(found, second=with_residual_forms(forms, found.first[:-1], gram, point.v))
-
-
-def _projected(point: Point, sums: list[FloatArray]) -> list[FloatArray]:
-    """Return Z_t'V⁻¹b of every term from Z_t'b of every term."""
-    return point.projected(sums, point.solve(point.stacked(sums)))
-
-
-def residual_sum_of_squares(stats: CrossProducts) -> float:
-    """Return y'Qy, the residual sum of squares of ordinary least squares on X."""
-    return float(stats.yy - solve_positive(stats.XX, stats.Xy) @ stats.Xy)
-
-
-def mivque0(stats: CrossProducts) -> FloatArray:
-    """Return the MIVQUE(0) estimates, which may be negative; the residual is the last.
-
-    They solve docs/explanation/mathematics.md, eq. (2.12), at P = Q = I − X(X'X)⁻¹X': all prior
-    components but the residual are zero (Rao 1972).
-    """
-    forms = projector_forms(stats)
-    beta = solve_positive(stats.XX, stats.Xy)
-    sums = [Zy - ZX @ beta for Zy, ZX in zip(stats.Zy, stats.ZX, strict=True)]
-    right = np.array([*(s @ s for s in sums), residual_sum_of_squares(stats)])
-    return solve(forms, right)
-
-
-def projector_forms(stats: CrossProducts) -> FloatArray:
-    """Return tr(Q V_t Q V_u) with Q = I − X(X'X)⁻¹X', (k + 1, k + 1), the residual last."""
-    k = stats.n_terms
-    # X'X = R'R: with X R⁻¹ the projector is a product, and (X'X)⁻¹ is not formed.
-    R = np.linalg.cholesky(stats.XX).T if stats.n_fixed else np.zeros((0, 0))
-    H = [np.linalg.solve(R.T, ZX.T).T if stats.n_fixed else ZX for ZX in stats.ZX]
-    forms = np.empty((k + 1, k + 1))
-    for t in range(k):
-        for u in range(t + 1):
-            table = stats.gram(u, t)  # not made dense: it may be large
-            plain = float(table.data @ table.data)
-            mixed = float(np.vdot(H[u], table @ H[t]))
-            both = float(np.vdot(H[t].T @ H[t], H[u].T @ H[u]))
-            forms[t, u] = forms[u, t] = plain - 2.0 * mixed + both
-        forms[t, k] = forms[k, t] = stats.group_n[t].sum() - np.square(H[t]).sum()
-    forms[k, k] = stats.n - stats.n_fixed
-    return forms
-
-
-class CrossProductsEngine(SummedEngine):
-    """Base of engines on cross-products: least squares and the MIVQUE(0) start."""
-
-    stats: CrossProducts
-
-    @cached_property
-    def rss(self) -> float:
-        """Residual sum of squares of ordinary least squares on X."""
-        return residual_sum_of_squares(self.stats)
-
-    def mivque0(self) -> FloatArray:
-        """Return the MIVQUE(0) estimates, which may be negative."""
-        return mivque0(self.stats)
-
-    def least_squares(self) -> FloatArray:
-        """Return the ordinary least squares estimate of the fixed effects."""
-        return solve_positive(self.stats.XX, self.stats.Xy)
-
+from vcomp.exceptions import EstimationError
+from vcomp.formula import WIDE
+from vcomp.numerics import limited_blas
+from vcomp.statistics import CrossProducts, Statistics, WideProducts
 
 _QUICK = 0.01
 """Seconds of an evaluation up to which squares are computed at each point near the maximum."""
@@ -161,7 +68,8 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
 
     Parameters
     ----------
-    stats : cross-products, centred
+    stats : cross-products, centred; a factor of many levels in their fixed part is eliminated with
+        the random effects
     reml : whether the likelihood is the restricted one
     names : of the terms, for messages
     advice : end of the message if the factor does not fit into memory
@@ -179,12 +87,11 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
     """
 
     name: ClassVar[str] = "blocked"
-    solves_many: ClassVar[bool] = True
     cancellation: ClassVar[Cancellation] = "equations"
 
     def __init__(
         self,
-        stats: CrossProducts,
+        stats: CrossProducts | WideProducts,
         *,
         reml: bool,
         names: Sequence[str] | None = None,
@@ -202,16 +109,32 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
 
         The two share working memory, so that only one of them can be used at a time.
         """
-        return self._like(stats.cross_products, self._squares)
+        return self._like(stats.wide or stats.cross_products, self._squares)
 
     def recombined(
         self, columns: FloatArray, like: LikelihoodEngine | None = None
     ) -> LikelihoodEngine:
-        """Return the ML engine of the same rows with other columns."""
+        """Return the ML engine of the same rows with other columns.
+
+        Raises
+        ------
+        EstimationError
+            If a factor of many levels is among the columns, as these are not formed.
+        """
+        if isinstance(self.stats, WideProducts):
+            raise EstimationError(
+                "fixed effects have no profile if a fixed factor has so many levels "
+                f"({self.n_fixed:,} columns); use a Wald interval"
+            )
         sums = self.stats.recombined(columns)
         if like is None:
             return BlockedLikelihood(sums, reml=False)
         return like.with_response(Statistics.from_cross_products(sums))
+
+    @property
+    def solves_many(self) -> bool:
+        """Whether one factorisation serves many responses: if all columns of X are dense."""
+        return isinstance(self.stats, CrossProducts)
 
     def node_values(self, sums: Sequence[CrossProducts]) -> Callable[[FloatArray], NodeValues]:
         """Return the values of many responses of the same rows as a function of (k,) ratios."""
@@ -234,11 +157,6 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         shared = self.eliminations.with_response(stats)
         return type(self)(stats, reml=self.reml, eliminations=shared, squares=squares)
 
-    @property
-    def _sums(self) -> Any:
-        """The sums that :meth:`with_response` replaces."""
-        return self.stats
-
     def prepared(self, v: FloatArray) -> BlockedLikelihood:
         """Return the engine for many responses whose climbs start at `v`.
 
@@ -256,7 +174,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         self.eliminations.keep(v)
         if self.seconds < _QUICK or "observed" not in self.kinds:
             return self
-        return self._like(self._sums, self._squares_at(self.point(v), positive_only=True))
+        return self._like(self.stats, self._squares_at(self.point(v), positive_only=True))
 
     @property
     def reason(self) -> str:
@@ -373,9 +291,8 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         return EffectForms(v, term, within, full, np.concatenate([point.PZy[t] for t in terms]))
 
     def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return β̂ and its covariance matrix at `v`."""
-        point = self.point(v)
-        return point.solution[1].copy(), point.residual * point.fixed.inverse()
+        """Return β̂ and its covariance matrix at `v`, not formed for a factor of many levels."""
+        return fixed_effects_at(self.point(v), self.stats)
 
     def quadratics(self, v: FloatArray) -> FloatArray:
         """Return y'P V_t P y at `v`, the residual last."""
@@ -386,7 +303,21 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         return np.append(squares, rest)
 
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
-        """Return forms of X in V⁻¹ at `v`, the second ones if requested."""
+        """Return forms of X in V⁻¹ at `v`, the second ones if requested.
+
+        Raises
+        ------
+        EstimationError
+            If there are too many columns for matrices of columns by columns.
+        """
+        if isinstance(self.stats, WideProducts):
+            if self.n_fixed > WIDE.formed:
+                raise EstimationError(
+                    f"this needs matrices of the {self.n_fixed:,} columns of the fixed part, "
+                    "which are not formed for a factor of so many levels; use ddf='satterthwaite'"
+                )
+            dense = BlockedLikelihood(self.stats.dense, reml=self.reml)
+            return dense.fixed_forms(v, second=second)
         if not second and (v[:-1] > 0.0).all() and v[-1] < _SMALL_RESIDUAL * v.max():
             from vcomp.estimators.likelihood.block_equations import refined_forms
 
@@ -426,7 +357,14 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
 
     def _without_fixed(self, point: Point) -> Point:
         """Return the point from which forms of V⁻¹ follow, if `point` has those of P."""
-        return point
+        random = self._random_part
+        return point if random is None else random.at(self._components(point))
+
+    @cached_property
+    def _random_part(self) -> Eliminations | None:
+        """The equations without the factor of many levels; None without such a factor."""
+        wide = self.stats if isinstance(self.stats, WideProducts) else None
+        return None if wide is None else self.eliminations.of_random(wide)
 
     def _of_traces(self, point: Point) -> Point:
         """Return the point with the traces of the likelihood."""

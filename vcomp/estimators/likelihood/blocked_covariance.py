@@ -28,7 +28,7 @@ from vcomp.estimators.likelihood.sparse_equations import Tables
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import available_bytes, in_threads, limited_blas
 from vcomp.numerics.sparse import EliminationOrder, plan_elimination
-from vcomp.statistics import CrossProducts
+from vcomp.statistics import CrossProducts, WideProducts
 
 _SHARE = 0.8
 """Fraction of the free memory that a factor may use."""
@@ -49,7 +49,8 @@ class Eliminations:
 
     Parameters
     ----------
-    stats : cross-products
+    stats : cross-products; a factor of many levels in the fixed part is a further term, whose
+        component is infinite
     names : of the terms, for messages
     advice : end of the message if the factor does not fit into memory
     planner : returns the order of elimination of a matrix
@@ -64,7 +65,7 @@ class Eliminations:
 
     def __init__(
         self,
-        stats: CrossProducts,
+        stats: CrossProducts | WideProducts,
         names: Sequence[str] | None = None,
         advice: str = OTHER_ENGINE,
         *,
@@ -74,7 +75,10 @@ class Eliminations:
     ) -> None:
         self._advice, self._planner, self._free_bytes = advice, planner, free_bytes
         self._kept_bytes = kept_bytes
-        self._names = tuple(names or (f"term {t + 1}" for t in range(stats.n_terms)))
+        self._random_names = tuple(names or (f"term {t + 1}" for t in range(stats.n_terms)))
+        self._names, self._has_factor = self._random_names, isinstance(stats, WideProducts)
+        if isinstance(stats, WideProducts):
+            self._names, stats = (*self._random_names, "the fixed factor"), stats.products
         # Value, derivatives and information are requested one after the other at the same point.
         self._last: tuple[bytes, Point] | None = None
         self._start: tuple[bytes, Point] | None = None
@@ -85,8 +89,10 @@ class Eliminations:
         self._norms_fit = self._whole_plan.bytes_for_norms <= _SHARE * free_bytes()
 
     def at(self, v: FloatArray) -> Point:
-        """Return the equations factored at components `v`, the residual last."""
+        """Return the equations factored at components `v` of the random terms, residual last."""
         v = np.array(v, dtype=float)
+        if self._has_factor:
+            v = np.insert(v, v.size - 1, np.inf)
         key = v.tobytes()
         last = self._last
         if last is None or last[0] != key:
@@ -113,7 +119,18 @@ class Eliminations:
             point = self.at(v)
             self._start = point.v.tobytes(), point
 
-    def with_response(self, stats: CrossProducts) -> Eliminations:
+    def of_random(self, stats: WideProducts) -> Eliminations:
+        """Return the equations of the random terms alone, without the factor of many levels."""
+        return Eliminations(
+            stats.random,
+            self._random_names,
+            self._advice,
+            planner=self._planner,
+            free_bytes=self._free_bytes,
+            kept_bytes=self._kept_bytes,
+        )
+
+    def with_response(self, stats: CrossProducts | WideProducts) -> Eliminations:
         """Return the equations of the same rows with another response.
 
         Orders and patterns are shared, so that only one of the two can be used at a time.
@@ -122,8 +139,8 @@ class Eliminations:
         ----------
         stats : cross-products that differ in Zy, X'y and y'y only
         """
-        other = copy(self)
-        other._tables, other._last = self._tables.with_response(stats), None
+        other, sums = copy(self), stats.products if isinstance(stats, WideProducts) else stats
+        other._tables, other._last = self._tables.with_response(sums), None
         other._equations = {
             active: equations.with_response(other._tables)
             for active, equations in list(self._equations.items())[-_SETS_KEPT:]
@@ -142,7 +159,7 @@ class Eliminations:
 
     def are_named(self, names: Sequence[str] | None) -> bool:
         """Return whether messages have these names of the terms, or any if None."""
-        return names is None or self._names == tuple(names)
+        return names is None or self._random_names == tuple(names)
 
     def norms_fit(self) -> bool:
         """Whether the squared norms of the blocks of C⁻¹, eq. (7.10), fit into memory."""

@@ -150,12 +150,10 @@ def choose_engine(
             "engine='levels' needs rows, and one facet with many levels, the other facets having "
             "few combinations; use engine='auto'"
         )
-    if engine == "blocked" and stats.wide is not None:
-        return _wide(stats.wide, limits, reml=reml, names=names)
     if engine == "blocked":
         other = "iterative" if stats.strata is None else "strata"
         advice = f"use engine={other!r}, or method='anova'"
-        return _blocked(stats.cross_products, limits, reml=reml, names=names, advice=advice)
+        return _blocked(stats, limits, reml=reml, names=names, advice=advice)
     return iterative()
 
 
@@ -196,10 +194,10 @@ def residual_forms(stats: Statistics) -> FloatArray:
     """
     if stats.strata is not None:
         return StrataLikelihood(stats.strata, reml=True).quadratic_forms()
-    if stats.wide is not None:
-        from vcomp.estimators.likelihood.wide import WideProjector
+    from vcomp.estimators.likelihood.fixed_part import Projector
 
-        return WideProjector(stats.wide).forms()
+    if stats.wide is not None:
+        return Projector.of(stats.wide).forms()
     if stats.crossed is not None:
         from vcomp.estimators.likelihood.crossed import CrossedLikelihood
 
@@ -207,9 +205,7 @@ def residual_forms(stats: Statistics) -> FloatArray:
     # Pair tables of many groups take longer than the levels, which the fit then needs anyway.
     if sum(stats.sizes) > ENGINE_LIMITS.planned and stats.levels is not None:
         return stats.levels.projector_forms
-    from vcomp.estimators.likelihood.blocked import projector_forms
-
-    return projector_forms(stats.cross_products)
+    return Projector(stats.cross_products).forms()
 
 
 def prediction_engine(stats: Statistics, engine: str = "auto") -> LikelihoodEngine:
@@ -278,8 +274,16 @@ def _fills_up(sums: CrossProducts, seconds: float, seconds_per_cube: float) -> b
     return bool(degrees @ degrees > 0.5 * rest**2)
 
 
+_MANY_COLUMNS = (
+    "with a factor of {:,} columns in the fixed part, a random term with its variance held at a "
+    "million times that of the scores has the same results, and more engines: put (1|...) in "
+    "place of the factor, with hold={{...}}; or request engine='iterative', which solves for "
+    "every column"
+)
+
+
 def _blocked(
-    sums: CrossProducts,
+    stats: Statistics,
     limits: EngineLimits,
     *,
     reml: bool,
@@ -291,50 +295,19 @@ def _blocked(
     from vcomp.estimators.likelihood.blocked_covariance import OTHER_ENGINE, Eliminations
     from vcomp.numerics.sparse import plan_elimination
 
+    sums: CrossProducts | WideProducts = stats.wide or stats.cross_products
+    if isinstance(sums, WideProducts):
+        advice = _MANY_COLUMNS.format(sums.sparse_at.size)
     planner = partial(plan_elimination, most_seconds=most_seconds)
     eliminations = Eliminations(
         sums, names, advice or OTHER_ENGINE, planner=planner, free_bytes=limits.free_bytes
     )
-    return BlockedLikelihood(sums, reml=reml, eliminations=eliminations)
-
-
-_MANY_COLUMNS = (
-    "with a factor of {:,} columns in the fixed part, a random term with its variance held at a "
-    "million times that of the scores has the same results, and more engines: put (1|...) in "
-    "place of the factor, with hold={{...}}; or request engine='iterative', which solves for "
-    "every column"
-)
-
-
-def _wide(
-    wide: WideProducts,
-    limits: EngineLimits,
-    *,
-    reml: bool,
-    names: Sequence[str] | None,
-    most_seconds: float = np.inf,
-) -> BlockedLikelihood:
-    """Return the engine of a factor of very many levels in the fixed part.
-
-    Raises
-    ------
-    EstimationError
-        If it does not fit into memory, or an evaluation takes longer than `most_seconds`.
-    """
-    from vcomp.estimators.likelihood.wide import WideLikelihood
-    from vcomp.numerics.sparse import plan_elimination
-
-    advice = _MANY_COLUMNS.format(wide.sparse_at.size)
-    planner = partial(plan_elimination, most_seconds=most_seconds)
-    engine = WideLikelihood(
-        wide, reml=reml, names=names, advice=advice, planner=planner, free_bytes=limits.free_bytes
-    )
-    if engine.seconds > most_seconds:
+    if sums is stats.wide and eliminations.seconds > most_seconds:
         raise EstimationError(
-            f"elimination takes about {engine.seconds:.0f} seconds at every step, and is used if "
-            f"engine='blocked' requests it; {advice}"
+            f"elimination takes about {eliminations.seconds:.0f} seconds at every step, and is "
+            f"used if engine='blocked' requests it; {advice}"
         )
-    return engine
+    return BlockedLikelihood(sums, reml=reml, eliminations=eliminations)
 
 
 def _blocked_within(
@@ -362,7 +335,7 @@ def _blocked_within(
         return None
     try:
         # The search for an order takes at most `seconds`: a longer one finds no faster factor.
-        blocked = _blocked(sums, limits, reml=reml, names=names, most_seconds=seconds)
+        blocked = _blocked(stats, limits, reml=reml, names=names, most_seconds=seconds)
     except EstimationError:
         return None
     if blocked.seconds > seconds:
@@ -383,7 +356,7 @@ def _without_strata(
     """Return the best engine other than strata: an exact one, or that of `iterative`."""
     if stats.wide is not None:
         # Other engines form (p, p) matrices.
-        return _wide(stats.wide, limits, reml=reml, names=names, most_seconds=limits.seconds)
+        return _blocked(stats, limits, reml=reml, names=names, most_seconds=limits.seconds)
     if stats.kept.get(_NOT_FACTORED) == limits:
         return iterative()
     few = sum(stats.sizes) <= limits.planned

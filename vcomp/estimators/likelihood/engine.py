@@ -24,7 +24,7 @@ from vcomp.statistics import CrossProducts, StratumStatistics
 
 if TYPE_CHECKING:
     from vcomp.estimators.likelihood.surface import NodeValues
-    from vcomp.statistics import CrossedTable, LevelGrid, Statistics
+    from vcomp.statistics import CrossedTable, LevelGrid, Statistics, WideProducts
 
 InformationKind = Literal["observed", "expected", "average"]
 
@@ -318,9 +318,8 @@ class LastPoint(Generic[AnyPoint]):
 class SummedEngine:
     """Base of engines: sizes and sums of squares of their statistics."""
 
-    stats: CrossProducts | StratumStatistics | LevelGrid | CrossedTable
+    stats: CrossProducts | WideProducts | StratumStatistics | LevelGrid | CrossedTable
     name: ClassVar[str]
-    solves_many: ClassVar[bool] = False
     cancellation: ClassVar[Cancellation] = "none"
     rounding_decrement: ClassVar[float] = np.inf
 
@@ -338,6 +337,11 @@ class SummedEngine:
     def gives_effects(self) -> bool:
         """Whether :meth:`solution` is available."""
         return True
+
+    @property
+    def solves_many(self) -> bool:
+        """Return False: each response needs its own evaluation."""
+        return False
 
     @property
     def n_fixed(self) -> int:

@@ -16,7 +16,6 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood.blocked import CrossProductsEngine
 from vcomp.estimators.likelihood.engine import (
     Derivatives,
     ExactEngine,
@@ -25,6 +24,7 @@ from vcomp.estimators.likelihood.engine import (
     LastPoint,
     Solution,
 )
+from vcomp.estimators.likelihood.fixed_part import CrossProductsEngine
 from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.estimators.likelihood.strata_likelihood import over_axes, single_cells
 from vcomp.estimators.likelihood.totals import Totals

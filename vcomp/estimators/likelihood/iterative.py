@@ -15,7 +15,6 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators.likelihood.blocked import CrossProductsEngine, forms_with_residual
 from vcomp.estimators.likelihood.blocked_covariance import with_residual_forms
 from vcomp.estimators.likelihood.engine import (
     Derivatives,
@@ -24,6 +23,7 @@ from vcomp.estimators.likelihood.engine import (
     LastPoint,
     Solution,
 )
+from vcomp.estimators.likelihood.fixed_part import CrossProductsEngine, forms_with_residual
 from vcomp.estimators.likelihood.iterative_point import (
     COLUMNS_AT_ONCE,
     OF_RESPONSE,
@@ -87,6 +87,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         If the solves would not fit into memory, or `n_probes` is below 2.
     """
 
+    stats: CrossProducts
     name: ClassVar[str] = "iterative"
     kinds: ClassVar[tuple[InformationKind, ...]] = ("average",)
     exact_value: ClassVar[bool] = False

@@ -22,9 +22,9 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood import (
     PairProducts,
+    Projector,
     SparseSystem,
     build_sparse_equations,
-    mivque0,
     probes_for_one_fit,
 )
 from vcomp.estimators.quadratic.spaces import PriorForms
@@ -89,7 +89,7 @@ class ProbedPriors:
 
     def mivque0(self) -> FloatArray:
         """Return the MIVQUE(0) estimates, which need no probes."""
-        return mivque0(self.stats)
+        return Projector(self.stats).mivque0()
 
     def at(self, w: FloatArray) -> PriorForms:
         """Return the forms at components `w`, none of them negative, with those of each probe."""

@@ -1,32 +1,116 @@
-"""The blocked engine for a fixed part with one factor of very many levels.
+"""The fixed part of engines on cross-products: least squares, and the forms and covariance of X.
 
-The columns of the factor are orthogonal, as those of a random term are. They are eliminated with
-the random effects, sparsely, with nothing added to their diagonal: a random term whose component
-is infinite (docs/explanation/mathematics.md, section 7.2a). No matrix of columns by columns is
-formed; covariances of combinations of the fixed effects follow from solves.
+One factor of very many levels may be among the columns of X (``WideProducts``). Its columns are
+orthogonal, as those of a random term are, and are eliminated with the random effects, sparsely,
+with nothing added to their diagonal: a random term whose component is infinite
+(docs/explanation/mathematics.md, section 7.2a). No matrix of columns by columns is formed;
+covariances of combinations of the fixed effects follow from solves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import issparse
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.estimators.likelihood.blocked import BlockedLikelihood
-from vcomp.estimators.likelihood.blocked_covariance import OTHER_ENGINE, Eliminations
-from vcomp.estimators.likelihood.carried_squares import Squares
-from vcomp.estimators.likelihood.engine import FixedForms, LikelihoodEngine
-from vcomp.estimators.likelihood.equations import Planner, Point
-from vcomp.exceptions import EstimationError
+from vcomp.estimators.likelihood.blocked_covariance import last_form, with_residual_forms
+from vcomp.estimators.likelihood.engine import FixedForms, SummedEngine
+from vcomp.estimators.likelihood.equations import Point
 from vcomp.formula import WIDE
-from vcomp.numerics import Positive, check_memory, slices, solve
-from vcomp.numerics.sparse import plan_elimination
-from vcomp.statistics import Statistics, WideProducts
+from vcomp.numerics import Positive, check_memory, slices, solve, solve_positive
+from vcomp.statistics import CrossProducts, WideProducts
+
+
+class Projector:
+    """Forms of Q = I − X(X'X)⁻¹X' from cross-products.
+
+    Parameters
+    ----------
+    stats : cross-products, centred
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the columns of X are dependent.
+    """
+
+    def __init__(self, stats: CrossProducts | WideProducts) -> None:
+        self._stats: Any = stats
+
+    @staticmethod
+    def of(stats: CrossProducts | WideProducts) -> Projector:
+        """Return the projector of these statistics."""
+        return WideProjector(stats) if isinstance(stats, WideProducts) else Projector(stats)
+
+    @cached_property
+    def beta(self) -> FloatArray:
+        """The ordinary least squares estimate."""
+        return solve_positive(self._stats.XX, self._stats.Xy)
+
+    @cached_property
+    def rss(self) -> float:
+        """The residual sum of squares y'Qy of ordinary least squares on X."""
+        return float(self._stats.yy - self.beta @ self._stats.Xy)
+
+    def forms(self) -> FloatArray:
+        """Return tr(Q V_t Q V_u), (k + 1, k + 1), the residual last."""
+        stats, k = self._stats, self._stats.n_terms
+        # X'X = R'R: with X R⁻¹ the projector is a product, and (X'X)⁻¹ is not formed.
+        R = np.linalg.cholesky(stats.XX).T if stats.n_fixed else np.zeros((0, 0))
+        H = [np.linalg.solve(R.T, ZX.T).T if stats.n_fixed else ZX for ZX in stats.ZX]
+        forms = np.empty((k + 1, k + 1))
+        for t in range(k):
+            for u in range(t + 1):
+                table = stats.gram(u, t)  # not made dense: it may be large
+                plain = float(table.data @ table.data)
+                mixed = float(np.vdot(H[u], table @ H[t]))
+                both = float(np.vdot(H[t].T @ H[t], H[u].T @ H[u]))
+                forms[t, u] = forms[u, t] = plain - 2.0 * mixed + both
+            forms[t, k] = forms[k, t] = stats.group_n[t].sum() - np.square(H[t]).sum()
+        forms[k, k] = stats.n - stats.n_fixed
+        return forms
+
+    def mivque0(self) -> FloatArray:
+        """Return the MIVQUE(0) estimates, which may be negative; the residual is the last.
+
+        They solve docs/explanation/mathematics.md, eq. (2.12), at P = Q: all prior components but
+        the residual are zero (Rao 1972).
+        """
+        return solve(self.forms(), np.array([*(s @ s for s in self._sums()), self.rss]))
+
+    def _sums(self) -> list[FloatArray]:
+        """Return Z_t'Qy of each term."""
+        stats = self._stats
+        return [Zy - ZX @ self.beta for Zy, ZX in zip(stats.Zy, stats.ZX, strict=True)]
+
+
+class CrossProductsEngine(SummedEngine):
+    """Base of engines on cross-products: least squares and the MIVQUE(0) start."""
+
+    stats: CrossProducts | WideProducts
+
+    @cached_property
+    def _projector(self) -> Projector:
+        return Projector.of(self.stats)
+
+    @property
+    def rss(self) -> float:
+        """Residual sum of squares of ordinary least squares on X."""
+        return self._projector.rss
+
+    def mivque0(self) -> FloatArray:
+        """Return the MIVQUE(0) estimates, which may be negative."""
+        return self._projector.mivque0()
+
+    def least_squares(self) -> FloatArray:
+        """Return the ordinary least squares estimate of the fixed effects."""
+        return self._projector.beta
+
 
 _SLAB = 2e7
 """Number of products in a slab of the pair tables."""
@@ -57,45 +141,34 @@ def _sum_of_products(a: Any, b: Any) -> float:
     return float(np.vdot(a, b))
 
 
-class WideProjector:
-    """Forms of Q = I − X(X'X)⁻¹X': the factor's columns first, then the others.
+class WideProjector(Projector):
+    """The projector with a factor of many levels: its columns first, then the others.
 
     Parameters
     ----------
-    wide : cross-products
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the columns of X are dependent.
+    stats : cross-products with the factor
     """
 
-    def __init__(self, wide: WideProducts) -> None:
-        self._wide, sums = wide, wide.products
-        self._n, self._B = sums.group_n[-1], sums.ZX[-1]
-        self.rest = sums.XX - self._B.T @ (self._B / self._n[:, None])
+    def __init__(self, stats: WideProducts) -> None:
+        super().__init__(stats)
+        self._n, self._B = stats.products.group_n[-1], stats.products.ZX[-1]
 
     @cached_property
     def _rest(self) -> Positive:
         """X'QX of the dense columns, Q that of the factor alone."""
-        return Positive(self.rest)
+        return Positive(self._stats.rest)
 
     @cached_property
     def beta(self) -> FloatArray:
         """The ordinary least squares estimate."""
-        sums = self._wide.products
+        sums = self._stats.products
         means = sums.Zy[-1] / self._n
         dense = self._rest.solve(sums.Xy - self._B.T @ means)
-        return self._wide.assembled(means - self._B @ dense / self._n, dense)
-
-    @cached_property
-    def rss(self) -> float:
-        """Residual sum of squares of ordinary least squares on X."""
-        return float(self._wide.yy - self.beta @ self._wide.Xy)
+        return self._stats.assembled(means - self._B @ dense / self._n, dense)
 
     def forms(self) -> FloatArray:
         """Return tr(Q V_t Q V_u), (k + 1, k + 1), the residual last."""
-        wide, sums = self._wide, self._wide.products
+        wide, sums = self._stats, self._stats.products
         k, scale = wide.n_terms, 1.0 / np.sqrt(self._n)
         A = [_dense_if_small(sums.gram(t, k).multiply(scale[None, :]).tocsr()) for t in range(k)]
         means = self._B * scale[:, None]
@@ -119,8 +192,8 @@ class WideProjector:
         Of many groups with few levels each, M = Z_t'Z_u − A_t A_u' is not formed.
         """
         t, u = terms
-        whole, across, sizes = self._wide.products.gram(t, u), A[1].T, self._wide.sizes
-        tables = [self._wide.products.gram(i, self._wide.n_terms) for i in terms]
+        whole, across, sizes = self._stats.products.gram(t, u), A[1].T, self._stats.sizes
+        tables = [self._stats.products.gram(i, self._stats.n_terms) for i in terms]
         of_groups = [np.diff(table.tocsr().indptr).astype(float) for table in tables]
         per_level = [np.diff(table.tocsc().indptr).astype(float) for table in tables]
         products = float(per_level[0] @ per_level[1])
@@ -138,13 +211,14 @@ class WideProjector:
             mixed += float(np.vdot(G[0][rows], M @ G[1]))
         return squares, mixed
 
-    def mivque0(self) -> FloatArray:
-        """Return the MIVQUE(0) estimates, which may be negative; the residual is the last."""
-        wide, sums = self._wide, self._wide.products
-        beta, k = self.beta, wide.n_terms
-        dense, sparse = beta[wide.dense_at], beta[wide.sparse_at]
-        rest = [sums.Zy[t] - sums.ZX[t] @ dense - sums.gram(t, k) @ sparse for t in range(k)]
-        return solve(self.forms(), np.array([*(s @ s for s in rest), self.rss]))
+    def _sums(self) -> list[FloatArray]:
+        """Return Z_t'Qy of each random term."""
+        wide, sums = self._stats, self._stats.products
+        dense, sparse = self.beta[wide.dense_at], self.beta[wide.sparse_at]
+        return [
+            sums.Zy[t] - sums.ZX[t] @ dense - sums.gram(t, wide.n_terms) @ sparse
+            for t in range(wide.n_terms)
+        ]
 
 
 _ELEMENTS = 4e6
@@ -311,130 +385,54 @@ class SparseCovariance:
             yield products, slopes
 
 
-class WithInfiniteVariance(Eliminations):
-    """Henderson's equations with an infinite component of the last term."""
+def fixed_effects_at(
+    point: Point, stats: CrossProducts | WideProducts
+) -> tuple[FloatArray, FloatArray]:
+    """Return β̂ and its covariance matrix, which is not formed for a factor of many levels."""
+    effects, beta, _ = point.solution
+    if not isinstance(stats, WideProducts):
+        return beta.copy(), point.residual * point.fixed.inverse()
+    sparse = effects[point.equations.slices[point.active.index(stats.n_terms)]]
+    covariance: Any = SparseCovariance(point, stats.dense_at, stats.sparse_at)
+    return stats.assembled(sparse, beta), covariance
 
-    def at(self, v: FloatArray) -> Point:
-        """Return the equations factored at the components of the random terms, residual last."""
-        return super().at(np.insert(np.asarray(v, dtype=float), len(v) - 1, np.inf))
 
-
-class WideLikelihood(BlockedLikelihood):
-    """Restricted or full log-likelihood with a factor of many levels in the fixed part.
+def forms_with_residual(
+    gram: FloatArray, cov_beta: FloatArray, rows: list[FloatArray], v: FloatArray
+) -> FixedForms:
+    """Return X'V⁻¹V_t V⁻¹X of all components; that of the residual by eq. (5.9).
 
     Parameters
     ----------
-    wide : cross-products, centred
-    reml : whether the likelihood is the restricted one
-    names : of the random terms, for messages
-    advice : end of the message if the factor does not fit into memory
-    planner, free_bytes : as of ``Eliminations``
-    eliminations, squares : as of ``BlockedLikelihood``
-
-    Raises
-    ------
-    EstimationError
-        If the factor would not fit into memory.
+    gram, cov_beta : (p, p) X'V⁻¹X and its inverse
+    rows : for each term (q_t, p) Z_t'V⁻¹X
+    v : (k + 1,) components, the residual last
     """
+    first = np.array([r.T @ r for r in rows]).reshape(len(rows), *gram.shape)
+    return FixedForms(cov_beta, np.concatenate([first, [last_form(gram, first, v)]]))
 
-    solves_many: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        wide: WideProducts,
-        *,
-        reml: bool,
-        names: Sequence[str] | None = None,
-        advice: str = OTHER_ENGINE,
-        planner: Planner = plan_elimination,
-        eliminations: Eliminations | None = None,
-        squares: Squares | None = None,
-        **limits: Any,
-    ) -> None:
-        self._wide = wide
-        of_terms = tuple(names or (f"term {t + 1}" for t in range(wide.n_terms)))
-        equations = eliminations or WithInfiniteVariance(
-            wide.products, (*of_terms, "the fixed factor"), advice, planner=planner, **limits
-        )
-        super().__init__(wide.products, reml=reml, eliminations=equations, squares=squares)
-        self._random = partial(Eliminations, wide.random, names, advice, planner=planner, **limits)
+def forms_of_point(point: Point, *, second: bool) -> FixedForms:
+    """Return the forms of X in V⁻¹ from Henderson's equations at one point.
 
-    def _like(self, stats: Any, squares: Squares | None) -> WideLikelihood:
-        shared = self.eliminations.with_response(stats.products)
-        return WideLikelihood(stats, reml=self.reml, eliminations=shared, squares=squares)
+    The second forms need a solve with p right-hand sides for each term.
+    """
+    stats, tables, k = point.stats, point.equations.tables, point.stats.n_terms
+    gram = point.fixed.matrix() / point.residual
+    rows = _projected(point, list(stats.ZX))
+    found = forms_with_residual(gram, point.residual * point.fixed.inverse(), rows, point.v)
+    if not second:
+        return found
+    forms = np.empty((k, k, *gram.shape))
+    for u, r in enumerate(rows):
+        solved = _projected(point, [tables.times(t, u, r) for t in range(k)])
+        for t, s in enumerate(solved):
+            forms[t, u] = rows[t].T @ s
+    # The two halves differ by rounding only.
+    forms = 0.5 * (forms + forms.transpose(1, 0, 3, 2))
+    return replace(found, second=with_residual_forms(forms, found.first[:-1], gram, point.v))
 
-    def with_response(self, stats: Statistics) -> BlockedLikelihood:
-        """Return the engine of the same rows with another response, without a new analysis."""
-        return self._like(stats.wide, self._squares)
 
-    def recombined(
-        self, columns: FloatArray, like: LikelihoodEngine | None = None
-    ) -> LikelihoodEngine:
-        """Refuse: the columns of the factor are not formed."""
-        raise EstimationError(
-            "fixed effects have no profile if a fixed factor has so many levels "
-            f"({self.n_fixed:,} columns); use a Wald interval"
-        )
-
-    @property
-    def _sums(self) -> Any:
-        return self._wide
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Numbers of random effects of the terms."""
-        return self._wide.sizes
-
-    @property
-    def n_fixed(self) -> int:
-        """Number of columns of X."""
-        return self._wide.n_fixed
-
-    @cached_property
-    def _projector(self) -> WideProjector:
-        return WideProjector(self._wide)
-
-    @cached_property
-    def rss(self) -> float:
-        """Residual sum of squares of ordinary least squares on X."""
-        return self._projector.rss
-
-    def mivque0(self) -> FloatArray:
-        """Return the MIVQUE(0) estimates, which may be negative."""
-        return self._projector.mivque0()
-
-    def least_squares(self) -> FloatArray:
-        """Return the ordinary least squares estimate of the fixed effects."""
-        return self._projector.beta
-
-    def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, Any]:
-        """Return β̂ and its covariance matrix at `v`, which is not formed."""
-        point = self.point(v)
-        effects, dense, _ = point.solution
-        sparse = effects[point.equations.slices[point.active.index(len(self.sizes))]]
-        return self._wide.assembled(sparse, dense), SparseCovariance(
-            point, self._wide.dense_at, self._wide.sparse_at
-        )
-
-    def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
-        """Return forms of X in V⁻¹ at `v`, from its dense columns, the second ones if requested.
-
-        Raises
-        ------
-        EstimationError
-            If there are too many columns for matrices of columns by columns.
-        """
-        if self.n_fixed > WIDE.formed:
-            raise EstimationError(
-                f"this needs matrices of the {self.n_fixed:,} columns of the fixed part, which "
-                "are not formed for a factor of so many levels; use ddf='satterthwaite'"
-            )
-        return BlockedLikelihood(self._wide.dense, reml=self.reml).fixed_forms(v, second=second)
-
-    @cached_property
-    def _plain(self) -> Eliminations:
-        """The equations of the random terms alone, for forms of V⁻¹."""
-        return self._random()
-
-    def _without_fixed(self, point: Point) -> Point:
-        return self._plain.at(self._components(point))
+def _projected(point: Point, sums: list[FloatArray]) -> list[FloatArray]:
+    """Return Z_t'V⁻¹b of every term from Z_t'b of every term."""
+    return point.projected(sums, point.solve(point.stacked(sums)))
