@@ -1,4 +1,4 @@
-"""The likelihood engine against dense matrices: V, P and traces written out."""
+"""The likelihood of a model, and what elimination takes; forms: test_conformance.py."""
 
 from __future__ import annotations
 
@@ -9,123 +9,10 @@ import pandas as pd
 import pytest
 
 import vcomp
-from tests.helpers.designs import DESIGNS, unbalanced
+from tests.helpers.designs import unbalanced
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.blocked_covariance import Eliminations
 from vcomp.estimators.likelihood.equations import SquareLimits
-
-LOG_2_PI = np.log(2.0 * np.pi)
-
-
-class Dense:
-    """The textbook formulas with n × n matrices (Searle, Casella & McCulloch 1992, chapter 6)."""
-
-    def __init__(self, model, v, *, reml):
-        self.model, self.v, self.reml = model, np.asarray(v, float), reml
-        n = model.nobs
-        self.X, self.y = model.exog, model.endog
-        incidences = [
-            np.eye(s)[c]
-            for c, s in zip(model.statistics.rows.codes, model.statistics.rows.sizes, strict=True)
-        ]
-        self.Vt = [Z @ Z.T for Z in incidences] + [np.eye(n)]
-        self.V = sum(s * Vt for s, Vt in zip(self.v, self.Vt, strict=True))
-        self.Vi = np.linalg.inv(self.V)
-        if self.X.shape[1]:
-            ViX = self.Vi @ self.X
-            self.P = self.Vi - ViX @ np.linalg.solve(self.X.T @ ViX, ViX.T)
-        else:
-            self.P = self.Vi
-        self.Q = self.P if reml else self.Vi
-
-    def loglike(self):
-        n, p = self.X.shape
-        deviance = np.linalg.slogdet(self.V)[1] + self.y @ self.P @ self.y
-        if self.reml:
-            deviance += np.linalg.slogdet(self.X.T @ self.Vi @ self.X)[1] if p else 0.0
-            return -0.5 * (deviance + (n - p) * LOG_2_PI)
-        return -0.5 * (deviance + n * LOG_2_PI)
-
-    def score(self):
-        Py = self.P @ self.y
-        return np.array([0.5 * (Py @ Vt @ Py - np.trace(self.Q @ Vt)) for Vt in self.Vt])
-
-    def average(self):
-        columns = np.column_stack([Vt @ self.P @ self.y for Vt in self.Vt])
-        return 0.5 * columns.T @ self.P @ columns
-
-    def expected(self):
-        QV = [self.Q @ Vt for Vt in self.Vt]
-        return 0.5 * np.array([[np.sum(a * b.T) for b in QV] for a in QV])
-
-
-def cases():
-    for name in sorted(DESIGNS):
-        for zeros in ((), (0,), (0, 1), "all"):
-            yield pytest.param(name, zeros, id=f"{name}, zeros {zeros}")
-
-
-def model_of(name, fixed):
-    formula, data = unbalanced(name, seed=3)
-    rng = np.random.default_rng(0)
-    data = data.assign(x=rng.normal(size=len(data)) + 1e4, g=rng.integers(0, 3, len(data)))
-    return vcomp.VarianceComponentsModel(formula.replace("~", f"~ {fixed} +"), data)
-
-
-def point(model, zeros):
-    k = len(model.component_names)
-    v = np.random.default_rng(k).uniform(0.3, 2.0, size=k)
-    at_zero = range(k - 1) if zeros == "all" else [z for z in zeros if z < k - 1]
-    v[list(at_zero)] = 0.0
-    return v
-
-
-@pytest.mark.parametrize(
-    ("fixed", "reml"), [("1", True), ("x + C(g)", True), ("x + C(g)", False), ("0", False)]
-)
-@pytest.mark.parametrize(("name", "zeros"), list(cases()))
-def test_likelihood_and_derivatives(name, zeros, fixed, reml):
-    model = model_of(name, fixed)
-    v = point(model, zeros)
-    dense = Dense(model, v, reml=reml)
-    engine = BlockedLikelihood(model.statistics.cross_products, reml=reml)
-    # A covariate around 1e4 costs the dense formulas some digits, not the centred ones.
-    rtol = 1e-7 if "x" in fixed else 1e-9
-    assert engine.loglike(v) == pytest.approx(dense.loglike(), rel=rtol)
-    scale = np.abs(dense.score()).max()
-    found = engine.derivatives(v)
-    assert found.loglike == engine.loglike(v)
-    np.testing.assert_allclose(found.score, dense.score(), atol=rtol * scale)
-    for kind, expected in (
-        ("average", dense.average()),
-        ("expected", dense.expected()),
-        ("observed", 2.0 * dense.average() - dense.expected()),
-    ):
-        information = engine.information(v, kind)
-        np.testing.assert_allclose(information, expected, atol=rtol * np.abs(expected).max())
-    np.testing.assert_array_equal(found.average, engine.information(v, "average"))
-
-
-@pytest.mark.parametrize("name", sorted(DESIGNS))
-def test_predictions_and_their_variances(name):
-    """BLUPs are D Z'P y; their prediction error variance is D − D Z'P Z D."""
-    model = model_of(name, "C(g)")
-    res = model.fit("reml", engine="blocked")
-    v = res.vcomp.to_numpy()
-    dense = Dense(model, v, reml=True)
-    for t, (term, frame) in enumerate(res.random_effects.items()):
-        Z = np.eye(model.statistics.rows.sizes[t])[model.statistics.rows.codes[t]]
-        np.testing.assert_allclose(
-            frame["estimate"], v[t] * Z.T @ dense.P @ dense.y, atol=1e-8, err_msg=term
-        )
-        for column, projection in (("se", dense.P), ("conditional_se", dense.Vi)):
-            variance = v[t] - v[t] ** 2 * np.diagonal(Z.T @ projection @ Z)
-            np.testing.assert_allclose(frame[column] ** 2, variance, atol=1e-9, err_msg=term)
-    ViX = dense.Vi @ dense.X
-    beta = np.linalg.solve(dense.X.T @ ViX, ViX.T @ dense.y)
-    np.testing.assert_allclose(res.fe_params, beta, rtol=1e-9)
-    covariance = np.linalg.inv(dense.X.T @ ViX)
-    np.testing.assert_allclose(res.cov_params().iloc[: beta.size, : beta.size], covariance)
 
 
 def test_components_by_name_and_as_a_list():

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import vcomp
-from tests.estimators.likelihood.test_blocked import Dense
 from tests.helpers.altered_engines import Slow
 from tests.helpers.cases import alternately
+from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import DESIGNS, balanced, unbalanced
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.carried_squares import Squares
@@ -17,9 +17,10 @@ from vcomp.estimators.likelihood.maximisation import maximise
 
 def exact(model, v, *, reml=True):
     """The squares by dense formulas."""
-    dense, k = Dense(model, v, reml=reml), len(v) - 1
-    traces = np.array([np.trace(dense.Q @ V) for V in dense.Vt[:k]])
-    return Squares(np.array(v), traces, 2.0 * dense.expected()[:k, :k])
+    dense, k = DenseLikelihood(model, reml=reml), len(v) - 1
+    _, inverse, P, _, _ = dense.matrices(v)
+    traces = np.array([np.sum((P if reml else inverse) * K) for K in dense.K[:k]])
+    return Squares(np.array(v), traces, 2.0 * dense.expected(v)[:k, :k])
 
 
 @pytest.mark.parametrize("name", ["one way", "crossed"])
@@ -186,11 +187,10 @@ def test_components_at_zero_whose_groups_need_a_solve_each_have_no_information(r
     if decrement == np.inf:
         engine = engine.prepared(v)
     found = engine.curvature(v, decrement)
-    dense = Dense(model, v, reml=reml)
+    dense = DenseLikelihood(model, reml=reml)
+    expected = dense.expected(v)
     if found.kind == "Newton":
-        expected = 2.0 * dense.average() - dense.expected()
-    else:
-        expected = dense.expected()
+        expected = 2.0 * dense.average(v) - expected
     expected[1] = expected[:, 1] = np.nan
     np.testing.assert_allclose(found.information, expected, rtol=1e-9)
     assert found.kind == ("Fisher" if decrement == np.inf else "Newton")

@@ -1,4 +1,4 @@
-"""The engine of two crossed facets against the textbook formulas and against elimination."""
+"""The engine of two crossed facets; its forms are compared in test_conformance.py."""
 
 from __future__ import annotations
 
@@ -49,49 +49,6 @@ def engines(name, *, reml):
 
 def near(found, wanted, digits=1e-10):
     np.testing.assert_allclose(found, wanted, rtol=0.0, atol=digits * np.abs(wanted).max())
-
-
-@pytest.mark.parametrize("name", sorted(CASES))
-@pytest.mark.parametrize("reml", [True, False])
-def test_value_score_and_informations_are_those_of_the_textbook(name, reml):
-    model, engine, _ = engines(name, reml=reml)
-    dense = DenseLikelihood(model, reml=reml)
-    for v in map(np.array, POINTS):
-        found = engine.derivatives(v)
-        assert found.loglike == engine.loglike(v) == pytest.approx(dense.loglike(v), rel=1e-12)
-        near(found.score, dense.score(v))
-        near(found.average, dense.average(v))
-        near(engine.information(v, "average"), dense.average(v))
-        near(engine.information(v, "expected"), dense.expected(v))
-        near(engine.information(v), 2.0 * dense.average(v) - dense.expected(v))
-
-
-@pytest.mark.parametrize("name", sorted(CASES))
-def test_effects_fixed_effects_and_start_are_those_of_elimination(name):
-    model, engine, blocked = engines(name, reml=True)
-    near(engine.mivque0(), blocked.mivque0())
-    # tr(Q V_t Q V_u) with Q = I − X(X'X)⁻¹X', whatever the likelihood.
-    forms = 2.0 * DenseLikelihood(model, reml=True).expected(np.array([0.0, 0.0, 1.0]))
-    for reml in (True, False):
-        near(engines(name, reml=reml)[1].quadratic_forms(), forms)
-    assert engine.rss == pytest.approx(blocked.rss, rel=1e-11)
-    assert (engine.n, engine.n_fixed, engine.sizes) == (blocked.n, blocked.n_fixed, blocked.sizes)
-    for v in map(np.array, POINTS):
-        found, wanted = engine.solution(v), blocked.solution(v)
-        for own, other in (
-            (found.effects, wanted.effects),
-            (found.prediction_var, wanted.prediction_var),
-            (found.conditional_var, wanted.conditional_var),
-        ):
-            for a, b in zip(own, other, strict=True):
-                np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(found.beta, wanted.beta, rtol=1e-9, atol=1e-12)
-        if engine.n_fixed:
-            forms, others = (e.fixed_forms(v, second=True) for e in (engine, blocked))
-            near(forms.cov_beta, others.cov_beta)
-            near(forms.first, others.first, 1e-9)
-            # The residual's are differences of terms a thousand times as large at the last point.
-            near(forms.second, others.second, 1e-8)
 
 
 def test_a_small_component_does_not_cancel():
@@ -179,18 +136,6 @@ def test_auto_uses_it_where_it_fits_and_where_there_are_no_rows():
     assert isinstance(choose_engine(alone, reml=True), CrossedLikelihood)
     with pytest.raises(DataError, match="a table of two facets: cross-products need the rows"):
         _ = alone.cross_products
-
-
-def test_another_response_of_the_same_rows():
-    formula, data = CASES["more columns"]
-    stats = vcomp.VarianceComponentsModel(formula, data).statistics
-    other = data.assign(y=np.arange(len(data)) % 5.0)
-    wanted = vcomp.VarianceComponentsModel(formula, other).statistics
-    found = stats.with_response(wanted.cells.y)
-    assert found.crossed.holes is stats.crossed.holes
-    np.testing.assert_allclose(found.crossed.gram, wanted.crossed.gram, atol=1e-11)
-    for own, theirs in zip(found.crossed.sums, wanted.crossed.sums, strict=True):
-        np.testing.assert_allclose(own, theirs, atol=1e-12)
 
 
 def test_a_small_residual_keeps_its_digits():

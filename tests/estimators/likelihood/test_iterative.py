@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import vcomp
+from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import DESIGNS, unbalanced
 from vcomp.estimators.likelihood import iterative
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
@@ -80,6 +81,26 @@ def test_exact_with_all_unit_vectors(name, fixed, reml, n_levels):
         np.testing.assert_allclose(mine.cov_beta, theirs.cov_beta, rtol=1e-7, atol=1e-12)
         for a, b in zip(mine.effects, theirs.effects, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_levels", [0, 12, 1000])
+@pytest.mark.parametrize("fixed", ["1", "x + C(g)", "0 + x"])
+@pytest.mark.parametrize("name", ["one way", "nested", "three facets"])
+def test_forms_of_the_fixed_part_by_solves(name, fixed, n_levels):
+    """There are no second forms, whoever asks."""
+    model = model_of(name, fixed)
+    stats = model.statistics.cross_products
+    engine = IterativeLikelihood(stats, reml=True, n_levels=n_levels, tol=1e-12)
+    dense, X = DenseLikelihood(model, reml=True), model.statistics.rows.X
+    for v in points(stats.n_terms + 1):
+        found = engine.fixed_forms(v, second=True)
+        assert found.second is None
+        inverse = dense.matrices(v)[1]
+        cov_beta = np.linalg.inv(X.T @ inverse @ X)
+        first = np.array([X.T @ inverse @ K @ inverse @ X for K in dense.K])
+        wanted = (cov_beta, first, cov_beta @ first @ cov_beta)
+        for ours, theirs in zip((found.cov_beta, found.first, found.slopes), wanted, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-8 * np.abs(theirs).max())
 
 
 def test_the_same_maximum_with_all_unit_vectors():

@@ -1,4 +1,4 @@
-"""The levels engine against the textbook formulas and against elimination."""
+"""The levels engine against elimination; other forms are compared in test_conformance.py."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vcomp
-from tests.helpers.dense_likelihood import DenseLikelihood
-from vcomp.estimators.likelihood import EngineLimits, Projector, choose_engine
+from vcomp.estimators.likelihood import EngineLimits, choose_engine
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.levels import LevelsLikelihood
 from vcomp.statistics import Statistics, find_level_grid
@@ -92,22 +91,6 @@ def near(found, wanted, digits=1e-9):
     np.testing.assert_allclose(found, wanted, rtol=0.0, atol=digits * np.abs(wanted).max())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(CASES))
-@pytest.mark.parametrize("reml", [True, False])
-def test_value_score_and_informations_are_those_of_the_textbook(name, reml):
-    model, levels, _ = engines(name, reml=reml)
-    dense = DenseLikelihood(model, reml=reml)
-    for v in points(levels.grid.n_terms):
-        found = levels.derivatives(v)
-        assert found.loglike == pytest.approx(dense.loglike(v), rel=1e-12)
-        near(found.score, dense.score(v), 1e-10)
-        near(found.average, dense.average(v), 1e-10)
-        near(levels.information(v, "expected"), dense.expected(v), 1e-10)
-        both = 2.0 * dense.average(v) - dense.expected(v)
-        near(levels.information(v, "observed"), both, 1e-10)
-
-
 def test_many_levels_are_inverted_in_two_threads():
     """The blocks of these have 1.3e8 multiplications."""
     model = vcomp.VarianceComponentsModel(CROSSED, crossed(0.7, m=40, i=200, p=3))
@@ -121,38 +104,6 @@ def test_many_levels_are_inverted_in_two_threads():
     near(levels.information(v, "expected"), blocked.information(v, "expected"))
     again = LevelsLikelihood(stats.levels, reml=True).derivatives(v)
     assert (again.score == found.score).all()
-
-
-@pytest.mark.parametrize("name", sorted(CASES))
-def test_effects_and_fixed_effects_are_those_of_elimination(name):
-    _, levels, blocked = engines(name, reml=True)
-    for v in points(levels.grid.n_terms):
-        found, wanted = levels.solution(v), blocked.solution(v)
-        for own, other in (
-            (found.effects, wanted.effects),
-            (found.prediction_var, wanted.prediction_var),
-            (found.conditional_var, wanted.conditional_var),
-        ):
-            for a, b in zip(own, other, strict=True):
-                np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
-        if levels.n_fixed:
-            np.testing.assert_allclose(found.beta, wanted.beta, rtol=1e-9, atol=1e-12)
-            near(found.cov_beta, wanted.cov_beta)
-            forms, others = (e.fixed_forms(v, second=True) for e in (levels, blocked))
-            near(forms.first, others.first)
-            near(forms.second, others.second)
-
-
-@pytest.mark.parametrize("name", sorted(CASES))
-def test_the_start_is_that_of_elimination(name):
-    _, levels, blocked = engines(name, reml=True)
-    near(levels.mivque0(), blocked.mivque0())
-    near(levels.grid.projector_forms, Projector(blocked.stats).forms(), 1e-12)
-    np.testing.assert_allclose(levels.least_squares(), blocked.least_squares(), atol=1e-12)
-    assert levels.rss == pytest.approx(blocked.rss, rel=1e-11)
-    assert levels.yy == pytest.approx(blocked.yy, rel=1e-12)
-    assert levels.sizes == blocked.sizes
-    assert (levels.n, levels.n_fixed) == (blocked.n, blocked.n_fixed)
 
 
 @pytest.mark.parametrize("name", ["few holes", "half missing", "nested", "covariate"])
@@ -228,18 +179,6 @@ def test_tables_that_are_too_wide_have_no_levels():
     assert stats.levels is None
     with pytest.raises(vcomp.EstimationError, match="engine='levels' needs rows, and one facet"):
         vcomp.fit("y ~ (1|a) + (1|b)", wide.assign(y=rng.normal(size=9000)), engine="levels")
-
-
-def test_another_response_of_the_same_rows():
-    formula, data = CASES["covariate"]
-    model = vcomp.VarianceComponentsModel(formula, data)
-    y = np.random.default_rng(3).normal(size=len(data))
-    found = model.statistics.with_response(y).levels
-    wanted = vcomp.VarianceComponentsModel(formula, data.assign(y=y)).statistics.levels
-    v = np.array([0.5, 0.3, 1.0])
-    assert LevelsLikelihood(found, reml=True).loglike(v) == pytest.approx(
-        LevelsLikelihood(wanted, reml=True).loglike(v), rel=1e-12
-    )
 
 
 def test_many_items_with_holes_are_fitted_by_levels():
