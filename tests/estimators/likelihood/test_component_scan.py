@@ -110,6 +110,26 @@ def test_other_starts_cost_at_most_a_third_of_the_first_climb(seed):
     assert whole.evaluations <= 4 / 3 * once.evaluations
 
 
+def test_other_starts_cost_a_third_beside_a_term_whose_levels_are_single_cells():
+    """The 92 items are; the component of the three levels of a is zero."""
+    sizes = (30, 3, 4, 23)
+    p, a, d, i = np.indices(sizes).reshape(4, -1)
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=30)[p] + 0.5 * rng.normal(size=4)[d] + 0.5 * rng.normal(size=(4, 23))[d, i]
+    y += 0.4 * rng.normal(size=(30, 3))[p, a] + rng.normal(size=p.size)
+    data = pd.DataFrame({"p": p, "a": a, "d": d, "i": 23 * d + i, "y": y})
+    data["y"] -= data.groupby("a")["y"].transform("mean")
+    formula = "y ~ (1|p) + (1|a) + (1|d) + (1|i) + (1|p:a) + (1|p:d)"
+    model = vcomp.VarianceComponentsModel(formula, data)
+    engine = choose_engine(model.statistics, "strata", reml=True)
+    start = np.full(len(engine.sizes) + 1, 0.1)
+    sizes = np.array([*engine.sizes, engine.n], dtype=float)
+    once, whole = (maximise(engine, start, sizes, once=x) for x in (True, False))
+    assert (once.v == 0.0).any()
+    assert whole.evaluations <= 4 / 3 * once.evaluations
+    assert whole.loglike == pytest.approx(once.loglike, abs=1e-9)
+
+
 def test_other_starts_of_small_tables_cost_at_most_a_third_of_the_first_climb():
     """Of 20 unbalanced tables of 5 to 25 rows with two or three terms, together."""
     counts = []

@@ -58,6 +58,9 @@ _HIDDEN = 1e-4
 _FALL = 1e-9
 """Relative fall of the value at such a step that is rounding error."""
 
+_EXCHANGED_BELOW = 50
+"""Levels below which a term that is not in doubt has to be part of a scan for other maxima."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Iterate(Place):
@@ -222,7 +225,12 @@ class _Maximisation:
 
         None if the likelihood along them is not cheap.
         """
-        forms = engine.effect_forms(here.v, np.flatnonzero(starts.with_few_levels).tolist())
+        terms = np.flatnonzero(starts.with_few_levels).tolist()
+        forms = engine.effect_forms(here.v, terms)
+        if forms is None:
+            # Terms with more levels may be left out, as those with many levels are.
+            terms = [t for t in terms if doubtful[t] or self.group_sizes[t] < _EXCHANGED_BELOW]
+            forms = engine.effect_forms(here.v, terms)
         if forms is None:
             return None
         degrees = float(engine.n - engine.n_fixed * engine.reml)
