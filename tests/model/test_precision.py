@@ -301,6 +301,21 @@ def test_pooled_samples_are_noted_and_single_ones_are_not():
         assert not [note for note in found.notes if "fit each" in note]
 
 
+@pytest.mark.parametrize("samples", [[5.0], [5.0, 10.0], [1.0, 2.0, 3.0, 4.0, 5.0]])
+@pytest.mark.parametrize("between_days", [0.0, 1.0])
+def test_days_that_differ_are_not_samples(samples, between_days):
+    """Results of one sample have gaps between days; those of several have them within each run."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        sample, day, run, _ = np.indices((len(samples), 10, 2, 2)).reshape(4, -1)
+        y = np.array(samples)[sample] + 0.02 * rng.normal(size=day.size)
+        # Gaps between days exceed the standard deviation of repeatability.
+        y += 0.05 * between_days * rng.uniform(-1, 1, size=10)[day]
+        res = vcomp.fit("y ~ (1|day/run)", {"day": day, "run": run, "y": y})
+        found = [n for n in vcomp.presets.precision(res).notes if "fall into groups" in n]
+        assert len(found) == (len(samples) > 1)
+
+
 def test_one_run_with_several_lots_is_not_within_run():
     """CLSI's within-run precision is repeatability; a lot that is crossed with runs varies."""
     data = scores(day=4, run=2, lot=3, trial=2)

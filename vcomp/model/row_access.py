@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray
+from vcomp._typing import FloatArray, LongArray
 from vcomp.design import Design
 from vcomp.estimators import Estimate, Estimator, Negative
 from vcomp.estimators.likelihood import Solution, predicted, prediction_engine
@@ -274,8 +274,10 @@ def compared_fit(res: Fitted) -> hypotheses.ComparedFit:
     )
 
 
-def kept_response(res: Fitted) -> FloatArray | None:
-    """Return the responses of the rows of a fit; None if they are not in memory.
+def kept_response(res: Fitted) -> tuple[FloatArray, LongArray] | None:
+    """Return the responses of the rows of a fit, and their cells; None if not in memory.
+
+    A cell has one level of each facet.
 
     Parameters
     ----------
@@ -283,7 +285,10 @@ def kept_response(res: Fitted) -> FloatArray | None:
     """
     if res._rows is None or res._rows.data.rows is None:
         return None
-    return res._rows.data.statistics.rows.response
+    rows = res._rows.data.statistics.rows
+    levels = np.column_stack([np.zeros(rows.response.size, dtype=np.int64), *rows.compact_codes])
+    cells = np.unique(levels, axis=0, return_inverse=True)[1]
+    return rows.response, cells.reshape(-1).astype(np.int64)
 
 
 def fitted_again(res: Fitted) -> tuple[resampling.GeneratingFit, Design]:

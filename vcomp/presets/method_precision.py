@@ -36,10 +36,10 @@ REPRODUCIBILITY = "reproducibility"
 
 _LABORATORIES = ("site", "lab", "laboratory")
 
-_GAP, _CENTRE, _FEWEST_VALUES = 1.0, (0.1, 0.9), 30
-"""Width of a gap between results that shows groups, in standard deviations of repeatability;
-central quantiles that are searched; smallest number of results. Among 30 normal results such a gap
-occurs in 1 of 100 cases, among more in fewer."""
+_GAP, _CENTRE, _FEWEST_VALUES = 3.0, (0.1, 0.9), 30
+"""Width of a gap between results that shows groups, in median distances of neighbours in a cell;
+central quantiles that are searched; smallest number of results. Half of the cells must have
+results on both sides: those of one sample differ by days and runs."""
 
 _LIMIT = 2.8
 """1.96 √2, as ISO 5725-6 rounds it: two results differ by more in 1 of 20 cases."""
@@ -373,14 +373,21 @@ def _pooled(res: VarianceComponentsResults | PublishedComponents) -> list[str]:
         of = display.listed(fixed)
         text = f"Standard deviations are means over all values of {of}. The precision of most "
         return [f"{text}methods depends on the concentration: fit each value of {of} by itself."]
-    y = kept_response(res)
-    if y is None or y.size < _FEWEST_VALUES:
+    kept = kept_response(res)
+    if kept is None or kept[0].size < _FEWEST_VALUES:
         return []
+    y, cells = kept
     low, high = (int(share * (y.size - 1)) for share in _CENTRE)
     centre = np.sort(y)[low : high + 1]
     gaps = np.diff(centre)
     k = int(gaps.argmax())
-    if not gaps[k] > _GAP * np.sqrt(res.vcomp.iloc[-1]) or np.unique(y).size < _FEWEST_VALUES // 3:
+    order = np.lexsort((y, cells))
+    in_cell = np.diff(y[order])[np.diff(cells[order]) == 0]
+    if np.unique(y).size < _FEWEST_VALUES // 3 or not in_cell.size:
+        return []
+    n_above = np.bincount(cells, weights=y > centre[k])
+    divided = (n_above > 0) & (n_above < np.bincount(cells))
+    if not gaps[k] > _GAP * np.median(in_cell) or 2 * divided.sum() < divided.size:
         return []
     below, above = (display.number(centre[k + step]) for step in (0, 1))
     text = f"Results fall into groups: none is between {below} and {above}. "
