@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import vcomp
 from tests.helpers.cases import alternately
 from tests.helpers.designs import GRIDS, gridded
+from vcomp.estimators import get_estimator
 from vcomp.estimators.likelihood import ML, REML
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.inference.resampling.draws import StrataDraws
@@ -55,6 +57,43 @@ def test_refits_are_those_of_the_ordinary_way(name, method, fixed):
         assert left == len(made)
     else:
         assert left <= 2
+
+
+@pytest.mark.parametrize("method", ["reml", "ml"])
+@pytest.mark.parametrize("crossed", [False, True])
+def test_samples_whose_trees_differ_are_refitted_together(method, crossed):
+    """Schools, classes and pupils, each of whom may answer all items: as separate fits."""
+    rng, frames = np.random.default_rng(3), []
+    for school in (5, 9, 6, 7, 12, 4):
+        classes = rng.integers(2, 5, school)
+        codes = np.repeat(np.arange(school), classes), np.arange(classes.sum())
+        pupils = rng.integers(1, 7, classes.sum())
+        a, b = (np.repeat(code, pupils) for code in codes)
+        y = rng.normal(size=school)[a] + rng.normal(size=b.max() + 1)[b] + rng.normal(size=b.size)
+        x = rng.normal(size=b.size)
+        data = pd.DataFrame({"a": a, "b": b, "x": x, "y": y + 0.3 * x})
+        if crossed:
+            data = data.merge(pd.DataFrame({"i": range(4)}), how="cross")
+            data["y"] += rng.normal(size=4)[data["i"]] + 0.5 * rng.normal(size=len(data))
+        frames.append(data)
+    formula = "y ~ x + (1|a) + (1|a:b)" + (" + (1|i) + (1|i:a)" if crossed else "")
+    models = [vcomp.VarianceComponentsModel(formula, data) for data in frames]
+    names = models[0].component_names
+    recipe = Recipe(get_estimator(method), names)
+    several = StrataRefits.of(models[0].statistics, recipe, np.full(len(names), 0.5))
+    samples = [one.statistics for one in models]
+    together = several.of_samples(samples)
+    assert together.count(None) <= 1
+    for one, sample, found in zip(models, samples, together, strict=True):
+        if found is None:
+            continue
+        res = one.fit(method, tol=1e-11)
+        size = found.values.sum()
+        np.testing.assert_allclose(found.values, res.vcomp, rtol=1e-7, atol=1e-8 * size)
+        assert found.llf == pytest.approx(res.llf, abs=1e-9)
+        # No digit depends on the other samples.
+        (alone,) = several.of_samples([sample])
+        np.testing.assert_array_equal(alone.values, found.values)
 
 
 @pytest.mark.parametrize("hold", [{"p": 0.0}, {"p": 0.3, "Residual": 1.5}])

@@ -1,98 +1,221 @@
-"""The likelihoods of many data sets with the same nested strata at once.
+"""The likelihoods of many data sets with nested strata at once.
 
-The recursion of ``nested`` and the sums of ``totals``, with an axis of data sets in front: all of
-them have the groups of the first, and their own columns (docs/explanation/mathematics.md, eqs.
-(3.3) to (3.9), (5.7) and (5.8)). Matrices are multiplied one data set at a time, so that no digit
-depends on the others.
+The recursion of ``nested`` and the sums of ``totals`` (docs/explanation/mathematics.md, eqs. (3.3)
+to (3.9), (5.7) and (5.8)). The groups of all data sets follow each other along the last axis of
+all arrays, so that their trees may differ. Sums over the groups of a data set, and products of
+matrices, are made for each alone: no digit depends on the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp._typing import FloatArray, LongArray
 from vcomp.estimators.likelihood.stacked import each, inverses_or_nan
 from vcomp.estimators.likelihood.stacked_climb import StackedDerivatives
 from vcomp.statistics import StratumStatistics
 
+_FEW_PRODUCTS = 16
+"""Pairs of columns, times vectors, up to which products are summed without matrices."""
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _StackedStratum:
-    """One stratum of B data sets.
+
+@dataclass(frozen=True, eq=False)
+class _Trees:
+    """The nested groups of B data sets, one data set after the other at each level.
 
     Attributes
     ----------
-    M, multiplicity : coefficients (size, k + 1), eq. (3.2), and number of independent vectors
-    places : (b,) positions of its columns in [y X]
-    means, within : (B, q, b, r) means of the columns in innermost groups, and (B, b, b) their
-        squares and products within them
+    n : (N,) observations of the innermost groups
+    sizes : for each level, the outermost first, the (B,) numbers of groups
+    above : for each level but the first, the position of the group above in its data set
     """
 
-    M: FloatArray
-    multiplicity: float
+    n: FloatArray
+    sizes: tuple[LongArray, ...]
+    above: tuple[LongArray, ...]
+
+    @classmethod
+    def of(cls, stats: Sequence[StratumStatistics]) -> _Trees:
+        """Return the groups of data sets with the same number of levels."""
+        parents = [one.remainder.parents or () for one in stats]
+        sizes = np.array([[1, *(p.size for p in above)] for above in parents])
+        return cls(
+            np.concatenate([one.remainder.tables.group_n[-1] for one in stats]),
+            tuple(sizes.T),
+            tuple(np.concatenate(level).astype(np.int64) for level in zip(*parents, strict=True)),
+        )
+
+    def take(self, chosen: LongArray) -> _Trees:
+        """Return the groups of some data sets."""
+        return _Trees(
+            self.n[self.places(-1, chosen)],
+            tuple(size[chosen] for size in self.sizes),
+            tuple(above[self.places(d, chosen)] for d, above in enumerate(self.above, start=1)),
+        )
+
+    def places(self, depth: int, chosen: LongArray) -> LongArray:
+        """Return the positions of the groups of some data sets at a level."""
+        n = self.sizes[depth][chosen]
+        first = self.begins[depth][chosen] - (np.cumsum(n) - n)
+        return np.arange(n.sum()) + np.repeat(first, n)
+
+    @cached_property
+    def begins(self) -> list[LongArray]:
+        """For each level the first group of each data set."""
+        return [np.cumsum(size) - size for size in self.sizes]
+
+    @cached_property
+    def parents(self) -> list[LongArray]:
+        """For each level but the first the position of the group above among all."""
+        levels = zip(self.above, self.begins, self.sizes[1:], strict=False)
+        return [above + np.repeat(begin, size) for above, begin, size in levels]
+
+    @cached_property
+    def starts(self) -> list[LongArray]:
+        """For each level but the first where the groups within another one begin."""
+        return [np.flatnonzero(np.diff(parent, prepend=-1)) for parent in self.parents]
+
+    @cached_property
+    def are_equal(self) -> list[bool]:
+        """For each level whether all data sets have as many groups."""
+        return [bool((size == size[0]).all()) for size in self.sizes]
+
+    def spread(self, values: FloatArray, depth: int) -> FloatArray:
+        """Return (..., B) values of data sets for each of their groups at a level."""
+        return np.repeat(values, self.sizes[depth], axis=-1)
+
+    def totals(self, values: FloatArray, depth: int) -> FloatArray:
+        """Return the sums over all groups of a level, (..., B)."""
+        sums: FloatArray = np.add.reduceat(values, self.begins[depth], axis=-1)
+        return sums
+
+    def upward(self, values: FloatArray, depth: int) -> FloatArray:
+        """Return the sums over the groups of level `depth` within each of those above."""
+        sums: FloatArray = np.add.reduceat(values, self.starts[depth - 1], axis=-1)
+        return sums
+
+    def downward(self, values: FloatArray, depth: int) -> FloatArray:
+        """Return for the groups of level `depth` the values of those above."""
+        return np.take(values, self.parents[depth - 1], axis=-1)
+
+    def products(self, left: FloatArray, right: FloatArray, depth: int) -> FloatArray:
+        """Return the products of columns, summed over groups and vectors, (B, S, b, b).
+
+        Parameters
+        ----------
+        left, right : (S, b, r, N) values of the groups of level `depth`
+        """
+        S, b, r = left.shape[:3]
+        if b * b * r <= _FEW_PRODUCTS:
+            pairs = left[:, :, None] * right[:, None]
+            pairs = pairs[:, :, :, 0] if r == 1 else pairs.sum(axis=3)
+            return np.moveaxis(self.totals(pairs, depth), -1, 0)
+
+        def matrices(values: FloatArray, n: int) -> FloatArray:
+            return np.moveaxis(values.reshape(S, b, r, n, -1), 3, 0).reshape(n, S, b, -1)
+
+        if self.are_equal[depth]:
+            n = self.sizes[depth].size
+            return matrices(left, n) @ matrices(right, n).swapaxes(2, 3)
+        cuts = self.begins[depth][1:]
+        parts = zip(np.split(left, cuts, axis=-1), np.split(right, cuts, axis=-1), strict=True)
+        return np.concatenate([matrices(x, 1) @ matrices(y, 1).swapaxes(2, 3) for x, y in parts])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """The columns y and X of the strata that have the same ones.
+
+    Attributes
+    ----------
+    strata : (S,) positions of these strata
+    places : (b,) positions of the columns in [y X]
+    means, within : (S, b, r, N) means in innermost groups, and (B, S, b, b) squares and products
+        within them
+    """
+
+    strata: LongArray
     places: LongArray
     means: FloatArray
     within: FloatArray
 
-    def take(self, chosen: LongArray) -> _StackedStratum:
-        """Return the stratum of some data sets."""
-        return replace(self, means=self.means[chosen], within=self.within[chosen])
+    @classmethod
+    def all_of(cls, stats: Sequence[StratumStatistics]) -> list[_Columns]:
+        """Return the columns of all strata."""
+        fixed = [stratum.fixed for stratum in stats[0].strata]
+        return [
+            cls(
+                np.array(strata),
+                np.array([0, *(1 + j for j in columns)]),
+                _joined([[_few_vectors(one.strata[s].columns.means[0]) for one in stats]
+                         for s in strata]),
+                np.array([[one.strata[s].columns.within for s in strata] for one in stats]),
+            )
+            for columns in dict.fromkeys(fixed)
+            for strata in [[s for s, own in enumerate(fixed) if own == columns]]
+        ]  # fmt: skip
+
+
+def _few_vectors(means: FloatArray) -> FloatArray:
+    """Return (q, b, r) means with fewer vectors of the same squares and products, if r > 2 q b."""
+    q, b, r = means.shape
+    if r <= 2 * q * b:
+        return means
+    factor: FloatArray = np.linalg.qr(means.reshape(q * b, r).T).R
+    return factor.T.reshape(q, b, -1)
+
+
+def _joined(tables: Sequence[Sequence[FloatArray]]) -> FloatArray:
+    """Return the (q, b, r) tables of S strata and B data sets as one of (S, b, r, N)."""
+    most = max(table.shape[2] for row in tables for table in row)
+    sizes = np.array([len(table) for table in tables[0]])
+    joined = np.zeros((len(tables), tables[0][0].shape[1], most, sizes.sum()))
+    ends = np.cumsum(sizes)
+    for into, row in zip(joined, tables, strict=True):
+        for end, table in zip(ends, row, strict=True):
+            into[:, : table.shape[2], end - len(table) : end] = table.transpose(1, 2, 0)
+    return joined
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Eliminated:
-    """The groups of one level: (B, q) information A before it is absorbed, a after, 1 + cA."""
+    """The groups of one level: (S, N) information A before it is absorbed, a after, 1 + cA."""
 
     A: FloatArray
     a: FloatArray
     shrink: FloatArray
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _StackedForms:
-    """The forms of one stratum, as ``engine.Forms``, of B data sets."""
-
-    log_det: FloatArray
-    traces: FloatArray
-    squares: FloatArray
-    gram: FloatArray
-    first: FloatArray
-    second: FloatArray
+    def of_strata(self, strata: LongArray) -> _Eliminated:
+        """Return those of some strata, with axes for columns and vectors."""
+        return _Eliminated(*(x[strata, None, None] for x in (self.A, self.a, self.shrink)))
 
 
 class StackedStrata:
-    """Restricted or full log-likelihoods of data sets with the same nested strata.
+    """Restricted or full log-likelihoods of data sets with nested strata.
 
     Parameters
     ----------
-    stats : of the data sets; the groups of all are those of the first, which are nested
+    stats : of the data sets, which have the same strata and levels; their groups may differ
     reml : whether the likelihoods are the restricted ones
     """
 
     def __init__(self, stats: Sequence[StratumStatistics], *, reml: bool) -> None:
         whole, self.reml = stats[0], reml
-        parents = whole.remainder.parents
-        assert parents is not None
-        self._parents: tuple[IntArray, ...] = parents
-        self._starts = [np.flatnonzero(np.diff(p, prepend=-1)) for p in parents]
-        self._n = whole.remainder.tables.group_n[-1]
         self.n_fixed = whole.n_fixed
-        self.n = np.full(len(stats), float(whole.n))
-        self.sizes = np.tile(np.array(whole.sizes, dtype=float), (len(stats), 1))
+        self.n = np.array([float(one.n) for one in stats])
+        self.sizes = np.array([one.sizes for one in stats], dtype=float)
         self.XX = np.array([one.XX for one in stats])
-        self._strata = [
-            _StackedStratum(
-                stratum.coefficients,
-                float(stratum.multiplicity),
-                np.array([0, *(1 + j for j in stratum.fixed)]),
-                np.array([one.strata[s].columns.means[0] for one in stats]),
-                np.array([one.strata[s].columns.within for one in stats]),
-            )
-            for s, stratum in enumerate(whole.strata)
-        ]
+        self._trees, self._columns = _Trees.of(stats), _Columns.all_of(stats)
+        M = np.array([stratum.coefficients for stratum in whole.strata])
+        # Levels that no term has are not components of any stratum.
+        self._levels = np.flatnonzero(M.any(axis=(0, 2)))
+        self._all_M, self._M = M, M[:, self._levels]
+        self._pairs = self._M[:, :, None, :, None] * self._M[:, None, :, None, :]
+        self._multiplicity = np.array([float(s.multiplicity) for s in whole.strata])
 
     def __len__(self) -> int:
         return self.n.size
@@ -102,30 +225,40 @@ class StackedStrata:
         made = object.__new__(StackedStrata)
         vars(made).update(vars(self))
         made.n, made.sizes, made.XX = self.n[chosen], self.sizes[chosen], self.XX[chosen]
-        made._strata = [stratum.take(chosen) for stratum in self._strata]
+        places = self._trees.places(-1, chosen)
+        made._trees = self._trees.take(chosen)
+        made._columns = [
+            replace(c, means=np.take(c.means, places, axis=-1), within=c.within[chosen])
+            for c in self._columns
+        ]
         return made
 
     def derivatives(self, v: FloatArray) -> StackedDerivatives:
         """Return value, score and informations at (B, k + 1) components, the residual positive."""
-        B, k1, b = len(v), v.shape[1], 1 + self.n_fixed
-        log_det, traces, squares = np.zeros(B), np.zeros((B, k1)), np.zeros((B, k1, k1))
+        (B, k1), b = v.shape, 1 + self.n_fixed
+        of_strata = (self._all_M @ v[:, None, :, None])[..., 0]  # (B, S, size)
+        c = np.ascontiguousarray(np.moveaxis(of_strata, (2, 1), (0, 1)))
+        tree, log_det = self._eliminate(c)
+        traces, squares = self._traces_and_squares(tree, c)
+        mult = np.repeat(self._multiplicity, self._levels.size)
+        total_traces = each(traces.reshape(B, -1) * mult, self._M.reshape(-1, k1))
+        mult = np.repeat(mult, self._levels.size)
+        pairs = self._pairs.reshape(mult.size, -1)
+        total_squares = each(squares.reshape(B, -1) * mult, pairs).reshape(B, k1, k1)
         gram, first = np.zeros((B, b, b)), np.zeros((B, k1, b, b))
         second = np.zeros((B, k1, k1, b, b))
-        for stratum in self._strata:
-            M, mult = stratum.M, stratum.multiplicity
-            forms = self._forms(stratum, each(v, M.T))
-            at, t = stratum.places, np.arange(k1)
-            log_det += mult * forms.log_det
-            traces += mult * each(forms.traces, M)
-            squares += mult * (M.T @ forms.squares @ M)
-            gram[:, at[:, None], at] += forms.gram
-            n_at = at.size
-            of_terms = (M.T @ forms.first.reshape(B, len(M), -1)).reshape(B, k1, n_at, n_at)
-            first[:, t[:, None, None], at[:, None], at] += of_terms
-            half = (M.T @ forms.second.reshape(B, len(M), -1)).reshape(B, k1, len(M), -1)
-            of_pairs = (M.T @ half).reshape(B, k1, k1, n_at, n_at)
-            second[:, t[:, None, None, None], t[:, None, None], at[:, None], at] += of_pairs
-        return self._combined(log_det, traces, squares, gram, first, second)
+        for columns in self._columns:
+            own_gram, own_first, own_second = self._quadratics(columns, tree, c[-1])
+            at, some = columns.places, columns.strata
+            rows, of_pairs = self._M[some].reshape(-1, k1), self._pairs[some].reshape(-1, k1 * k1)
+            there = (..., at[:, None], at)
+            gram[there] += own_gram.sum(axis=1)
+            of_terms = rows.T @ own_first.reshape(B, len(rows), -1)
+            first[there] += of_terms.reshape(B, k1, at.size, at.size)
+            of_both = of_pairs.T @ own_second.reshape(B, len(of_pairs), -1)
+            second[there] += of_both.reshape(B, k1, k1, at.size, at.size)
+        log_det = (log_det * self._multiplicity).sum(axis=1)
+        return self._combined(log_det, total_traces, total_squares, gram, first, second)
 
     def _combined(
         self,
@@ -169,108 +302,119 @@ class StackedStrata:
             scale_factor=rss / degrees,
         )
 
-    # One stratum --------------------------------------------------------------------------------
-
-    def _forms(self, stratum: _StackedStratum, c: FloatArray) -> _StackedForms:
-        """Return the forms at (B, size) components of the stratum."""
-        tree, log_det = self._eliminate(c)
-        traces, squares = self._traces_and_squares(tree, c)
-        return _StackedForms(log_det, traces, squares, *self._quadratics(stratum, tree, c))
+    # The forms of the strata ------------------------------------------------------------------
 
     def _eliminate(self, c: FloatArray) -> tuple[list[_Eliminated], FloatArray]:
-        """Return all levels, outermost first, and log|V|."""
-        A, levels = self._n / c[:, -1:], []
-        log_det: FloatArray = self._n.sum() * np.log(c[:, -1])
-        for depth in range(len(self._parents), -1, -1):
-            inside = c[:, depth, None] * A
-            log_det += np.log1p(inside).sum(axis=1)
+        """Return all levels, outermost first, and (B, S) log|V|, at (size, S, B) components."""
+        trees, levels = self._trees, []
+        depths = len(trees.above)
+        A = trees.n / trees.spread(c[-1], depths)
+        log_det = trees.totals(trees.n, depths) * np.log(c[-1])
+        for depth in range(depths, -1, -1):
+            inside = trees.spread(c[depth], depth) * A
+            log_det = log_det + trees.totals(np.log1p(inside), depth)
             levels.append(_Eliminated(A, A / (1.0 + inside), 1.0 + inside))
             if depth:
-                A = np.add.reduceat(levels[-1].a, self._starts[depth - 1], axis=1)
-        return levels[::-1], log_det
+                A = trees.upward(levels[-1].a, depth)
+        return levels[::-1], log_det.T
 
     def _traces_and_squares(
         self, tree: list[_Eliminated], c: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return tr(V⁻¹K_l), eq. (3.8), and tr(V⁻¹K_l V⁻¹K_m), eq. (3.9)."""
-        B, size = c.shape
+        """Return tr(V⁻¹K_l), eq. (3.8), and tr(V⁻¹K_l V⁻¹K_m), eq. (3.9).
+
+        Derivatives at a level are those by its component and the inner ones.
+        """
+        trees, last, s2 = self._trees, len(tree) - 1, c[-1]
+        size, (_, S, B) = self._levels.size, c.shape
         dA, da = self._information_slopes(tree, c)
-        traces, squares = np.empty((B, size)), np.empty((B, size, size))
-        kappa = left = np.ones((B, 1))
-        slope = left_slope = np.zeros((B, 1, size))  # of κ, and of κ/(1 + cA), which is left
+        traces, squares = np.zeros((size, S, B)), np.zeros((size, size, S, B))
+        kappa = left = np.ones((S, B))
+        slope = np.zeros((size, S, B))  # of κ
         for depth, level in enumerate(tree):
+            own, inner = np.searchsorted(self._levels, [depth, depth + 1])
             if depth:
-                parent, above = self._parents[depth - 1], tree[depth - 1]
-                A = above.A[:, parent]
-                x, y = level.a / A, left[:, parent]
-                dx = (da[depth] - x[:, :, None] * dA[depth - 1][:, parent]) / A[:, :, None]
+                # Those of κ/(1 + cA), which is left
+                moved = left * trees.spread(c[depth - 1], depth - 1) * dA[depth - 1]
+                left_slope = (slope[-len(moved) :] - moved) / tree[depth - 1].shrink
+                A = trees.downward(tree[depth - 1].A, depth)
+                y = trees.downward(left, depth)
+                x = level.a / A
                 kappa = ((A - level.a) + level.a * y) / A
-                slope = x[:, :, None] * left_slope[:, parent] - dx * (1.0 - y)[:, :, None]
-            traces[:, depth] = (level.a * kappa).sum(axis=1)
-            squares[:, depth] = -_rows(kappa, da[depth]) - _rows(level.a, slope)
+                slope = x * trees.downward(left_slope, depth)
+                dx = da[depth] - x * trees.downward(dA[depth - 1], depth)
+                dx *= (1.0 - y) / A
+                slope -= dx
+            if own < inner:
+                traces[own] = trees.totals(level.a * kappa, depth)
+                both = kappa * da[depth]
+                both += level.a * slope
+                squares[own, own:] = squares[own:, own] = -trees.totals(both, depth)
             left = kappa / level.shrink
-            moved = c[:, depth, None, None] * dA[depth]
-            moved[:, :, depth] += level.A
-            left_slope = (slope - left[:, :, None] * moved) / level.shrink[:, :, None]
-        s2, singles = c[:, -1], self._n - 1.0
-        traces[:, -1] = (singles + left).sum(axis=1) / s2
-        squares[:, -1] = -left_slope.sum(axis=1) / s2[:, None]
+        singles = trees.n - 1.0
+        traces[-1] = trees.totals(singles + left, last) / s2
         # For groups of one observation the general formula would cancel.
-        scale = s2[:, None] * tree[-1].shrink
-        squares[:, -1, -1] = (kappa / scale**2 - slope[:, :, -1] / scale).sum(axis=1)
-        squares[:, -1, -1] += singles.sum() / s2**2
-        return traces, 0.5 * (squares + squares.swapaxes(1, 2))
+        scale = trees.spread(s2, last) * tree[-1].shrink
+        squares[-1, -1] = trees.totals(kappa / scale**2 - slope[-1] / scale, last)
+        squares[-1, -1] += trees.totals(singles, last) / s2**2
+        return np.moveaxis(traces, (2, 1), (0, 1)), np.moveaxis(squares, (3, 2), (0, 1))
 
     def _information_slopes(
         self, tree: list[_Eliminated], c: FloatArray
     ) -> tuple[list[FloatArray], list[FloatArray]]:
-        """Return the derivatives of A and a of all levels by the components, (B, q, size)."""
-        dA = np.zeros((len(c), self._n.size, c.shape[1]))
-        dA[:, :, -1] = -self._n / np.square(c[:, -1:])
-        found_A, found_a = [], []
+        """Return the derivatives of A by the inner components, and of a also by its own one."""
+        trees, found_A, found_a = self._trees, [], []
+        dA = (-tree[-1].A / trees.spread(c[-1], len(tree) - 1))[None]
         for depth in range(len(tree) - 1, -1, -1):
             level = tree[depth]
-            da = dA / np.square(level.shrink)[:, :, None]
-            da[:, :, depth] -= np.square(level.a)
+            own = int(depth in self._levels)
+            da = np.empty((own + len(dA), *level.a.shape))
+            da[:own] = -np.square(level.a)
+            np.divide(dA, np.square(level.shrink), out=da[own:])
             found_A.append(dA)
             found_a.append(da)
             if depth:
-                dA = np.add.reduceat(da, self._starts[depth - 1], axis=1)
+                dA = trees.upward(da, depth)
         return found_A[::-1], found_a[::-1]
 
     def _quadratics(
-        self, stratum: _StackedStratum, tree: list[_Eliminated], c: FloatArray
+        self, columns: _Columns, tree: list[_Eliminated], s2: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return B'V⁻¹B, B'V⁻¹K_l V⁻¹B and B'V⁻¹K_l V⁻¹K_m V⁻¹B."""
-        (B, size), b, depths = c.shape, stratum.within.shape[1], len(tree)
-        s2 = c[:, -1, None, None]
-        first, second = np.zeros((B, size, b, b)), np.zeros((B, size, size, b, b))
-        gram = stratum.within / s2
-        first[:, -1], second[:, -1, -1] = gram / s2, gram / s2**2
-        means = self._means_above(tree, depths - 1, stratum.means)
+        """Return B'V⁻¹B, B'V⁻¹K_l V⁻¹B and B'V⁻¹K_l V⁻¹K_m V⁻¹B of strata, each for (B, S, …)."""
+        trees, last = self._trees, len(tree) - 1
+        tree, s2 = [level.of_strata(columns.strata) for level in tree], s2[columns.strata]
+        n_s2 = trees.n / trees.spread(s2, last)[:, None, None] ** 2
+        of_data = s2.T[:, :, None, None]
+        gram = columns.within / of_data
+        size, (B, S, b, _) = self._levels.size, gram.shape
+        first, second = np.zeros((B, S, size, b, b)), np.zeros((B, S, size, size, b, b))
+        first[:, :, -1], second[:, :, -1, -1] = gram / of_data, gram / of_data**2
+        means = self._means_above(tree, last, columns.means)
         delta = self._deviations(tree, means)
-        sums = [_times(level.a, d) for level, d in zip(tree, delta, strict=True)]
+        sums = [level.a * d for level, d in zip(tree, delta, strict=True)]
         for depth, level in enumerate(tree):
             away = means[depth]
             if depth:
-                away = away - means[depth - 1][:, self._parents[depth - 1]]
-            gram = gram + _products(_times(level.a, away), away)
+                away = away - trees.downward(means[depth - 1], depth)
+            gram = gram + trees.products(level.a * away, away, depth)
         # Deviations of the innermost means from their predictions
-        rest = _times(1.0 / tree[-1].shrink, delta[-1])
-        weighted = rest * self._n[:, None, None]
-        first[:, -1] += _products(weighted, rest) / s2**2
-        columns = [*enumerate(sums), (depths - 1, rest / s2[..., None])]
-        for place, (depth, values) in enumerate(columns):
+        rest = delta[-1] / tree[-1].shrink
+        weighted = n_s2 * rest
+        first[:, :, -1] += trees.products(weighted, rest, last)
+        for place, component in enumerate(self._levels.tolist()):
             # K V⁻¹B is constant in the groups of its level: columns of known means.
+            depth = min(component, last)
+            values = sums[depth]
+            if component > last:
+                values = rest / trees.spread(s2, last)[:, None, None]
+            else:
+                first[:, :, place] = trees.products(values, values, depth)
             again = self._deviations(tree, self._means_above(tree, depth, values))
-            for above in range(depth + 1):
-                product = _products(sums[above], _times(tree[above].a, again[above]))
-                second[:, above, place] = product
-                second[:, place, above] = product.swapaxes(1, 2)
-            if place < depths:
-                first[:, place] = _products(values, values)
-        twice = _times(1.0 / tree[-1].shrink, again[-1])
-        second[:, -1, -1] += _products(weighted, twice) / s2**2
+            for row, above in enumerate(self._levels[: place + (component <= last)]):
+                product = trees.products(sums[above], tree[above].a * again[above], above)
+                second[:, :, row, place] = product
+                second[:, :, place, row] = product.swapaxes(2, 3)
+        second[:, :, -1, -1] += trees.products(weighted, again[-1] / tree[-1].shrink, last)
         return gram, first, second
 
     def _means_above(
@@ -279,32 +423,16 @@ class StackedStrata:
         """Return the weighted means of all levels, from the given means at level `depth`."""
         found = [means]
         for below in range(depth, 0, -1):
-            weighted = _times(tree[below].a, found[-1])
-            sums = np.add.reduceat(weighted, self._starts[below - 1], axis=1)
-            found.append(_times(1.0 / tree[below - 1].A, sums))
+            sums = self._trees.upward(tree[below].a * found[-1], below)
+            found.append(sums / tree[below - 1].A)
         return found[::-1]
 
     def _deviations(self, tree: list[_Eliminated], means: list[FloatArray]) -> list[FloatArray]:
         """Return δ of all levels that have means, eq. (3.7)."""
         found = [means[0]]
         for depth in range(1, len(means)):
-            parent = self._parents[depth - 1]
-            carried = _times(1.0 / tree[depth - 1].shrink, found[-1]) - means[depth - 1]
-            found.append(means[depth] + carried[:, parent])
+            carried = found[-1] / tree[depth - 1].shrink - means[depth - 1]
+            deviation = self._trees.downward(carried, depth)
+            deviation += means[depth]
+            found.append(deviation)
         return found
-
-
-def _rows(weights: FloatArray, values: FloatArray) -> FloatArray:
-    """Return Σ_g w_g x_g of each data set, from (B, q) and (B, q, size)."""
-    return (weights[:, None] @ values)[:, 0]
-
-
-def _times(weights: FloatArray, values: FloatArray) -> FloatArray:
-    return weights[:, :, None, None] * values
-
-
-def _products(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Return the products of all pairs of columns, summed over groups and vectors, (B, b, b)."""
-    B, b = left.shape[0], left.shape[2]
-    one, other = (x.swapaxes(1, 2).reshape(B, b, -1) for x in (left, right))
-    return one @ other.swapaxes(1, 2)

@@ -117,17 +117,12 @@ class GeneratingFit:
         """
         names = self.recipe.names
         try:
-            stats = self.identified(design, draw)
+            stats = draw()
+            check_identified(stats, names[:-1], self.fixed_names, design.x_origin)
             found = refit_of(stats, self.recipe, np.maximum(self.values, 0.0))(stats)
         except (VcompError, np.linalg.LinAlgError) as error:
             return Refitted.failed(len(names), len(self.fixed_names), str(error))
         return found if found.converged else replace(found, reason=_NOT_CONVERGED)
-
-    def identified(self, design: Design, draw: Callable[[], Statistics]) -> Statistics:
-        """Return the statistics of drawn rows that distinguish all components."""
-        stats = draw()
-        check_identified(stats, self.recipe.names[:-1], self.fixed_names, design.x_origin)
-        return stats
 
     def refits_of_strata(
         self, design: Design, draw: Callable[[int], Statistics]
@@ -147,7 +142,7 @@ class GeneratingFit:
             made: dict[int, Statistics] = {}
             for number in numbers:
                 with suppress(VcompError, np.linalg.LinAlgError):  # its refit has the reason
-                    made[number] = self.identified(design, partial(draw, number))
+                    made[number] = draw(number)
             found = dict(zip(made, strata.of_samples(list(made.values())), strict=True))
             return [
                 found.get(number) or self.refit(design, partial(draw, number))

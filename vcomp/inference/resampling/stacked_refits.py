@@ -1,6 +1,6 @@
 """Refits of many small data sets by REML or ML at once.
 
-Where data sets have the same nested strata, or the terms but the largest have few effects, the
+Where data sets have nested strata, or the terms but the largest have few effects, the
 likelihoods of many data sets are maximised together, which takes a tenth of the time or less.
 Those with a doubtful maximum are refitted alone: the maxima are the same.
 """
@@ -35,9 +35,11 @@ _SECONDS = 2e-7
 _STEPS = 50
 """Requested largest number of steps from which the fewer ones of a stack are as good."""
 
-_BYTES, _MOST, _WORKING, _OF_STRATA = 24e6, 256, 20.0, 12.0
-"""Memory of a stack, data sets in it, and matrices that its likelihood works with; of strata,
-times the memory of the sums and their derivatives."""
+_BYTES, _MOST, _WORKING = 24e6, 256, 20.0
+"""Memory of a stack, data sets in it, and matrices that its likelihood works with."""
+
+_MOST_VALUES = 1e5
+"""Means and derivatives in a stack of strata, which stay in the cache of a processor."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,10 +115,10 @@ class StrataRefits:
     @property
     def most(self) -> int:
         """Number of data sets that are refitted at once."""
-        return int(np.clip(_BYTES / (8.0 * _OF_STRATA * self._values), 1, _MOST))
+        return int(np.clip(_MOST_VALUES / self._values, 1, _MOST))
 
     def with_responses(self, drawn: Sequence[Statistics]) -> list[Refitted | None]:
-        """Return the estimates from statistics of the same groups."""
+        """Return the estimates from statistics with the same strata."""
         strata = [stats.strata for stats in drawn if stats.strata is not None]
         return self._climbs.maxima(StackedStrata(strata, reml=self._climbs.reml))
 
@@ -127,11 +129,10 @@ class StrataRefits:
         for place, stats in enumerate(samples):
             strata = stats.strata
             if strata is not None and strata.remainder.parents is not None:
-                tables: list[np.ndarray] = [strata.remainder.tables.group_n[-1]]
-                tables += strata.remainder.parents
-                columns = [(s.fixed, s.columns.means[0].shape) for s in strata.strata]
-                key = strata.shape, repr(columns), *(table.tobytes() for table in tables)
-                alike.setdefault(key, []).append(place)
+                kinds = [
+                    (s.fixed, s.multiplicity, s.coefficients.tobytes()) for s in strata.strata
+                ]
+                alike.setdefault((strata.remainder.n_groupings, *kinds), []).append(place)
         for places in alike.values():
             made = self.with_responses([samples[place] for place in places])
             for place, one in zip(places, made, strict=True):
