@@ -20,7 +20,6 @@ from vcomp.ir.splits import (
     Halves,
     draw_halves,
     evaluate_halves,
-    observer,
     published_sizes,
     published_trials,
     usual_subsets,
@@ -37,7 +36,6 @@ def published(request, reference, shared_data):
     n = np.array(values["observations"]["x"])
 
     def observed(*measures):
-        observe = observer(scores.scores, measures)
         found = np.empty((len(measures), n.size))
         for size in np.unique(n):
             rows = np.flatnonzero(n == size)
@@ -45,7 +43,7 @@ def published(request, reference, shared_data):
                 np.array([values["splits"][key][row] for row in rows]) - 1
                 for key in ("estimate_topics", "truth_topics")
             )
-            found[:, rows] = observe(Halves.of(*sets))
+            found[:, rows] = evaluate_halves(scores.scores, measures, [Halves.of(*sets)])[:, 0]
         return found
 
     return values, observed
@@ -182,7 +180,7 @@ def test_measures_get_the_means_and_scores_of_the_halves():
     X = np.random.default_rng(2).normal(size=(11, 4)) + 1e3
     halves = draw_halves(11, 5, 9, 0)
     spy = Spy()
-    values = observer(X, [spy, Order()])(halves)
+    values = evaluate_halves(X, [spy, Order()], [halves])[:, 0]
     for k in range(9):
         one, other = X[halves.collection[k]], X[halves.truth[k]]
         np.testing.assert_allclose(spy.seen[0][k], one.mean(axis=0), rtol=1e-14)
@@ -215,7 +213,7 @@ def test_all_sizes_at_once_are_the_sizes_one_by_one():
     values = evaluate_halves(X, wanted, halves)
     assert values.shape == (5, 3, 7)
     for k, one in enumerate(halves):
-        np.testing.assert_array_equal(values[:, k], observer(X, wanted)(one))
+        np.testing.assert_array_equal(values[:, k], evaluate_halves(X, wanted, [one])[:, 0])
         for row, measure in zip(values[:, k], wanted, strict=True):
             alone = [
                 measure.actual_of_scores(X[a], X[b])
@@ -227,7 +225,7 @@ def test_all_sizes_at_once_are_the_sizes_one_by_one():
 def test_halves_of_other_scores():
     halves = draw_halves(12, 6, 4, 0)
     with pytest.raises(DataError, match="there are 11 topics, from 0 to 10"):
-        observer(np.ones((11, 3)), [get("tau")])(halves)
+        evaluate_halves(np.ones((11, 3)), [get("tau")], [halves])
     with pytest.raises(DataError, match="4 pairs of halves of one size"):
         evaluate_halves(np.ones((12, 3)), [get("tau")], [halves, draw_halves(12, 3, 5, 0)])
 

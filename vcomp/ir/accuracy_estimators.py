@@ -20,7 +20,7 @@ from vcomp.ir.measures import (
     GeneralizabilityCoefficient,
     TauAP,
 )
-from vcomp.ir.rank import TauEstimator, expected_correlation, paired_differences
+from vcomp.ir.rank import PairedDifferences, TauEstimator, expected_correlation
 from vcomp.ir.scores import ScoreMatrix
 from vcomp.ir.splitting import SplitHalfStudy
 
@@ -89,7 +89,7 @@ class ByPairs:
 
     def _of(self, n_topics: FloatArray | None, alpha: float) -> Estimated:
         table = expected_correlation(
-            paired_differences(self.matrix),
+            PairedDifferences.from_scores(self.matrix.scores, self.matrix.systems),
             n_topics,
             variant="ap" if isinstance(self.measure, TauAP) else "a",
             estimator=self.estimator,

@@ -40,8 +40,8 @@ from vcomp.ir.reliability_map import (
     feature_of,
 )
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix, complete
-from vcomp.ir.splits import FEWEST, Halves, draw_halves, observer
-from vcomp.ir.two_way_anova import mean_squares
+from vcomp.ir.splits import FEWEST, Halves, draw_halves, evaluate_halves
+from vcomp.ir.two_way_anova import TwoWay
 from vcomp.numerics import check_count, run, seed_from
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _points(job: _Job, measures: tuple[Measure, ...], trials: int) -> pd.DataFra
         np.concatenate([drawn.collection, drawn.truth]),
         np.concatenate([drawn.truth, drawn.collection]),
     )
-    values = observer(job.X, measures)(halves)
+    values = evaluate_halves(job.X, measures, [halves])[:, 0]
     coefficients = np.array([_coefficients(job.X[topics]) for topics in halves.collection])
     columns: dict[str, Any] = {
         "collection": job.name,
@@ -215,14 +215,13 @@ def _coefficients(X: FloatArray) -> tuple[float, float, float]:
 
     For a test with the topics of `X`; nan if all scores are equal.
     """
-    n, k = X.shape
-    ms_s, ms_t, ms_e = mean_squares(X)
-    system, topic = max(0.0, (ms_s - ms_e) / n), max(0.0, (ms_t - ms_e) / k)
-    if system == 0.0 and ms_e == 0.0:
+    found = TwoWay.of(X)
+    if found.system == 0.0 and found.residual == 0.0:
         return np.nan, np.nan, np.nan
-    error = topic + ms_e
-    share = topic / error if error > 0.0 else np.nan
-    return system / (system + ms_e / n), system / (system + error / n), share
+    error, n = found.topic + found.residual, len(X)
+    share = found.topic / error if error > 0.0 else np.nan
+    relative = found.system / (found.system + found.residual / n)
+    return relative, found.system / (found.system + error / n), share
 
 
 def checked_features(variance: object, features: str | Iterable[str]) -> tuple[Feature, ...]:

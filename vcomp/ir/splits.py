@@ -7,7 +7,7 @@ Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Section 4.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -192,21 +192,6 @@ def draw_subsets(n_topics: int, size: int, trials: int, seed: int) -> LongArray:
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(size, 1))))
     order = np.argsort(rng.random((trials, n_topics)), axis=1, kind="stable")
     return np.ascontiguousarray(order[:, :size])
-
-
-def observer(X: FloatArray, measures: Sequence[Measure]) -> Callable[[Halves], FloatArray]:
-    """Return a function from pairs of halves to their accuracies, (measures, m).
-
-    Parameters
-    ----------
-    X : (n_topics, n_systems) scores, none of them missing
-    measures : to compute
-    """
-
-    def observe(halves: Halves) -> FloatArray:
-        return evaluate_halves(X, measures, [halves])[:, 0]
-
-    return observe
 
 
 def evaluate_halves(

@@ -13,13 +13,12 @@ from vcomp.formula import RESIDUAL
 from vcomp.gtheory import crossed_components
 from vcomp.inference import LevelVariances, TwoWayMeanSquares, VarianceComponents
 from vcomp.inference.intervals import two_way_level_variances
+from vcomp.ir.agreement import rounding
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix, complete
 from vcomp.statistics.batches import few_values
 
 SYSTEM, TOPIC = "system", "topic"
 """Facets of a matrix without a fit."""
-
-_ROUNDING = 64 * float(np.finfo(float).eps)
 
 
 def mean_squares(X: FloatArray) -> tuple[float, float, float]:
@@ -46,7 +45,7 @@ def mean_squares(X: FloatArray) -> tuple[float, float, float]:
         k * np.square(topic - mean).sum() / (n - 1),
         np.square(residual).sum() / ((n - 1) * (k - 1)),
     )
-    nothing = X.size * (_ROUNDING * np.abs(X).max()) ** 2
+    nothing = X.size * float(rounding(X.ravel())) ** 2
     ms_s, ms_t, ms_e = (float(s) if s > nothing else 0.0 for s in sums)
     return ms_s, ms_t, ms_e
 
@@ -74,7 +73,11 @@ class TwoWay:
         DataError
             If `scores` cannot be read as a matrix, or a score is missing.
         """
-        X = complete(as_score_matrix(scores))
+        return cls.of(complete(as_score_matrix(scores)))
+
+    @classmethod
+    def of(cls, X: FloatArray) -> TwoWay:
+        """Return the components of complete scores, (n_topics, n_systems)."""
         n, k = X.shape
         ms_s, ms_t, ms_e = mean_squares(X)
         return cls(max(0.0, (ms_s - ms_e) / n), max(0.0, (ms_t - ms_e) / k), ms_e)

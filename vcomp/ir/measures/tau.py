@@ -13,11 +13,11 @@ from vcomp.exceptions import check_one_of
 from vcomp.ir.agreement import MeanRows, RowMeasure, check_sizes
 from vcomp.ir.kernels.rank_agreement import pair_agreement
 from vcomp.ir.rank import (
+    PairedDifferences,
     TauEstimator,
     TauVariant,
     check_tau_estimator,
     estimated_tau,
-    paired_differences,
 )
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 
@@ -66,7 +66,7 @@ class CorrelationOfRankings(RowMeasure):
         """
         matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
         return estimated_tau(
-            paired_differences(matrix),
+            PairedDifferences.from_scores(matrix.scores, matrix.systems),
             check_sizes(n_topics),
             variant=self.expected,
             estimator=estimator or self.estimator or "shrunken",

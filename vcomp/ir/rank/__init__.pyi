@@ -11,7 +11,6 @@ from .correlation_tables import correlation_columns as correlation_columns
 from .correlation_tables import correlation_table as correlation_table
 from .correlation_tables import estimated_tau as estimated_tau
 from .correlation_tables import expected_correlation as expected_correlation
-from .correlation_tables import paired_differences as paired_differences
 from .faceted import ErrorEffect as ErrorEffect
 from .faceted import FacetedDifferences as FacetedDifferences
 from .paired import PairedDifferences as PairedDifferences

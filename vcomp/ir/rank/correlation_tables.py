@@ -424,27 +424,6 @@ def expected_correlation(
     return correlation_table(pairs, n_topics, options, ranking(variant, groups, pairs.systems))
 
 
-def paired_differences(scores: ScoresLike, drop_worst: float = 0.0) -> PairedDifferences:
-    """Return the differences between every two systems, which rank accuracy is estimated from.
-
-    Parameters
-    ----------
-    scores : see :func:`as_score_matrix`
-    drop_worst : see :meth:`ScoreMatrix.drop_worst`
-
-    Returns
-    -------
-    PairedDifferences
-
-    Raises
-    ------
-    DataError
-        If the scores cannot be read, or two systems have fewer than two topics in common.
-    """
-    kept = as_score_matrix(scores).drop_worst(drop_worst)
-    return PairedDifferences.from_scores(kept.scores, kept.systems)
-
-
 def _by_column(
     scores: Any, groups: LevelGroups | str | None, system: str | None
 ) -> LevelGroups | None:
@@ -568,8 +547,9 @@ def expected_tau(
     1  30     0.904     0.042
     """
     matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
+    kept = matrix.drop_worst(drop_worst)
     return expected_correlation(
-        paired_differences(matrix, drop_worst),
+        PairedDifferences.from_scores(kept.scores, kept.systems),
         n_topics,
         estimator=estimator,
         variant=variant,
