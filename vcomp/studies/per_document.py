@@ -19,14 +19,8 @@ from vcomp.exceptions import (
     guarded,
 )
 from vcomp.gtheory import DStudy
-from vcomp.ir.documents import (
-    NORMALIZED,
-    SET_MEASURES,
-    DocumentUniverse,
-    check_universe,
-    measured_sets,
-    set_measures,
-)
+from vcomp.ir import DocumentUniverse, set_measures
+from vcomp.ir.documents import NORMALIZED, SET_MEASURES, check_universe, measured_sets
 from vcomp.model import VarianceComponentsModel, VarianceComponentsResults
 from vcomp.studies.comparison import MeasureComparison
 from vcomp.studies.planned import options_of_fit, required_facet
