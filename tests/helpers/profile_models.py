@@ -11,7 +11,7 @@ from scipy.special import ndtri
 import vcomp
 from tests.helpers.designs import balanced, unbalanced
 from vcomp.estimators.likelihood.choose import choose_engine
-from vcomp.inference.profile.constraints import LinearConstraint
+from vcomp.inference.profile.constrained import LinearConstraint
 
 Z = -float(ndtri(0.025))
 

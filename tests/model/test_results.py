@@ -14,7 +14,7 @@ from scipy import stats
 
 import vcomp
 from tests.helpers.designs import balanced, unbalanced
-from vcomp.inference.intervals.delta_method import satterthwaite_interval
+from vcomp.inference.intervals.closed_forms import satterthwaite_interval
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import vcomp
 from vcomp.exceptions import PlanError
 from vcomp.inference.assumptions import excess_kurtosis, skewness
 from vcomp.inference.assumptions.diagnosis import _LISTED as LISTED
-from vcomp.inference.assumptions.equal_variances import LevelStatistic, level_spread, permuted
+from vcomp.inference.assumptions.diagnosis import LevelStatistic, level_spread, permuted
 from vcomp.inference.assumptions.samples import (
     EffectSample,
     ShapeNull,

@@ -12,9 +12,9 @@ from scipy import stats
 import vcomp
 from tests.helpers.designs import DESIGNS, balanced, gridded, unbalanced
 from vcomp.estimators.quadratic import AnovaTable, TooLargeError
-from vcomp.inference.hypotheses import exact_f
+from vcomp.inference.hypotheses import component_tests
 from vcomp.inference.hypotheses.component import _exact, _f
-from vcomp.inference.hypotheses.exact_f import (
+from vcomp.inference.hypotheses.component_tests import (
     _is_exact,
     ratio_of_table,
     robust_ratio,
@@ -364,7 +364,7 @@ def test_a_robust_ratio_is_of_a_mean_square_and_its_expectation(monkeypatch, upp
     squares = MeanSquares(
         basis, np.arange(3), values, df, R, np.zeros(3), None if upper is None else np.array(upper)
     )
-    monkeypatch.setattr(exact_f, "robust_mean_squares", lambda components: squares)
+    monkeypatch.setattr(component_tests, "robust_mean_squares", lambda components: squares)
     found = robust_ratio(SimpleNamespace(values=np.zeros(3), names=("a", "b", "Residual")), 0)
     assert found.statistic == pytest.approx(20.0 / 5.0, rel=1e-13)
     below = df if upper is None else np.array(upper)
@@ -383,5 +383,7 @@ def test_a_robust_ratio_needs_a_positive_expectation(monkeypatch):
         MeanSquares(basis, np.arange(2), np.array([5.0, 0.0]), np.ones(2), np.eye(2), np.zeros(2)),
         MeanSquares(np.eye(1), np.array([1]), np.ones(1), np.ones(1), np.eye(1), np.zeros(2)),
     ):
-        monkeypatch.setattr(exact_f, "robust_mean_squares", lambda components, s=squares: s)
+        monkeypatch.setattr(
+            component_tests, "robust_mean_squares", lambda components, s=squares: s
+        )
         assert robust_ratio(values, 0) is None

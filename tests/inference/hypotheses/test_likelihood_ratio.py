@@ -14,9 +14,9 @@ from tests.helpers.altered_engines import AverageOnly
 from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import gridded, unbalanced
 from vcomp.estimators.likelihood import ML, REML
-from vcomp.inference.hypotheses import likelihood_ratio
+from vcomp.inference.hypotheses import component_tests
 from vcomp.inference.hypotheses.component import score_test
-from vcomp.inference.hypotheses.likelihood_ratio import (
+from vcomp.inference.hypotheses.component_tests import (
     likelihoods_under,
     null_fit,
     simulated_tail,
@@ -160,7 +160,7 @@ def test_each_maximum_of_a_draw_is_that_of_one_climb(monkeypatch):
         found.extend((recipe.estimator, recipe.once) for recipe in recipes)
         return drawn_refits(stats, recipes, *arguments, **options)
 
-    monkeypatch.setattr(likelihood_ratio, "drawn_refits", refits)
+    monkeypatch.setattr(component_tests, "drawn_refits", refits)
     holds = [{}, {"g": 0.0}]
     for reml, method in ((True, REML), (False, ML)):
         found.clear()

@@ -11,13 +11,15 @@ from scipy import stats
 from vcomp.gtheory import from_components
 from vcomp.inference.intervals import note_on_scores
 from vcomp.inference.intervals.classical import (
+    unbiased_covariance,
+)
+from vcomp.inference.intervals.closed_forms import (
     arteaga_interval,
     erho2_of,
     feldt_interval,
+    log_interval,
     phi_of,
-    unbiased_covariance,
 )
-from vcomp.inference.intervals.delta_method import log_interval
 from vcomp.inference.intervals.level_passes import LevelSums
 from vcomp.inference.quantities import TwoWayMeanSquares
 

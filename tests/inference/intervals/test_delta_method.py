@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from vcomp.inference.intervals.delta_method import (
+from vcomp.inference.intervals.closed_forms import (
     logit_interval,
     satterthwaite_interval,
     standard_errors,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from tests.helpers.kernel_twins import lower_limit
-from vcomp.inference.intervals.interval_ends import (
+from vcomp.inference.intervals.classical import (
     Reach,
     _Expansion,
     _steps,

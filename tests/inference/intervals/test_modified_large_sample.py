@@ -12,10 +12,10 @@ from tests.helpers.examples import examples
 from vcomp.inference.intervals.classical import (
     MeanSquares,
     _reach,
-    feldt_interval,
     linear_limits,
     ratio_limits,
 )
+from vcomp.inference.intervals.closed_forms import feldt_interval
 from vcomp.inference.quantities import TwoWayMeanSquares
 
 

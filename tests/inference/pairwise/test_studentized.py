@@ -17,7 +17,7 @@ from vcomp.inference.pairwise import (
     range_of_normals,
     simultaneous,
 )
-from vcomp.inference.pairwise.studentized import Tail, studentized_isf, studentized_sf
+from vcomp.inference.pairwise.level_pairs import Tail, studentized_isf, studentized_sf
 
 TWO_SIDED = Tail(lambda w: np.log(2.0) + log_ndtr(-w), 1.0)
 """|Z| exceeds w: studentized, that is Student's distribution."""

@@ -13,13 +13,14 @@ from vcomp.estimators.likelihood.engine import Derivatives
 from vcomp.exceptions import EstimationError
 from vcomp.inference.profile.constrained import (
     ConstraintSurface,
+    LinearConstraint,
+    RatioConstraint,
     _Search,
     is_positive_within,
     maximise_on,
     rescaled,
     search_point,
 )
-from vcomp.inference.profile.constraints import LinearConstraint, RatioConstraint
 
 
 def best_on(A, top, normal, shift, start, held):

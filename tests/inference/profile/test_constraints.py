@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vcomp.exceptions import EstimationError
-from vcomp.inference.profile.constraints import (
+from vcomp.inference.profile.constrained import (
     LinearConstraint,
     RatioConstraint,
     SmoothConstraint,

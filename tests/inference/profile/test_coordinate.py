@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vcomp.inference.profile.constraints import Range
+from vcomp.inference.profile.constrained import Range
 from vcomp.inference.profile.profile import _coordinate
 
 ATTAINED = np.array([True])

@@ -16,7 +16,7 @@ from tests.helpers.profile_models import Z, component, engine_of, fitted, one_wa
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.inference.profile import profile
-from vcomp.inference.profile.constraints import (
+from vcomp.inference.profile.constrained import (
     LinearConstraint,
     Range,
     RatioConstraint,

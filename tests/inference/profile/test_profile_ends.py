@@ -18,8 +18,14 @@ from tests.helpers.profile_models import Z, component, engine_of, fitted, one_wa
 from vcomp.estimators.likelihood import choose_engine
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood
 from vcomp.exceptions import EstimationError, PlanError
-from vcomp.inference.profile.constrained import ConstraintSurface, maximise_on, search_point
-from vcomp.inference.profile.constraints import LinearConstraint, RatioConstraint, SmoothConstraint
+from vcomp.inference.profile.constrained import (
+    ConstraintSurface,
+    LinearConstraint,
+    RatioConstraint,
+    SmoothConstraint,
+    maximise_on,
+    search_point,
+)
 from vcomp.inference.profile.profile import engine_without, profile_fixed_effect, profile_quantity
 
 # Ends of ranges ---------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from scipy.stats import norm
 import vcomp
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.exceptions import EstimationError, PlanError
-from vcomp.inference.profile.constraints import Range
+from vcomp.inference.profile.constrained import Range
 from vcomp.inference.profile.trace import (
     Coordinate,
     End,

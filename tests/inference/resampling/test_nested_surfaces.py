@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.refits import fit_again
 from vcomp.estimators import get_estimator
 from vcomp.estimators.likelihood import choose_engine
-from vcomp.inference.hypotheses.likelihood_ratio import likelihoods_under
+from vcomp.inference.hypotheses.component_tests import likelihoods_under
 from vcomp.inference.resampling.draws import Responses, draws_of
 from vcomp.inference.resampling.nested_surfaces import (
     _SPREAD,

@@ -13,7 +13,7 @@ from tests.helpers.clock import ticking
 from tests.helpers.designs import balanced, drop_rows, gridded
 from tests.helpers.moments import agree_in_mean
 from vcomp.exceptions import DataError, EstimationError, VcompWarning
-from vcomp.inference.hypotheses.likelihood_ratio import likelihoods_under
+from vcomp.inference.hypotheses.component_tests import likelihoods_under
 from vcomp.inference.resampling import parametric
 from vcomp.inference.resampling.draws import RowDraws, draws_of
 from vcomp.inference.resampling.parametric import parametric_bootstrap

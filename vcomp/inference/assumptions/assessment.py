@@ -12,14 +12,13 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
 from vcomp.display import number
-from vcomp.inference.assumptions.diagnosis import Diagnosis
-from vcomp.inference.assumptions.equal_variances import (
+from vcomp.inference.assumptions.diagnosis import (
+    Diagnosis,
     LevelSpread,
     LevelStatistic,
     level_spread,
     permuted,
 )
-from vcomp.inference.assumptions.residual_projection import Projection
 from vcomp.inference.assumptions.samples import (
     AssumptionTest,
     EffectSample,
@@ -33,7 +32,12 @@ from vcomp.inference.assumptions.samples import (
     sorted_columns,
     straightness,
 )
-from vcomp.inference.assumptions.two_way_table import TableFindings, TwoWayTable, findings_of
+from vcomp.inference.assumptions.two_way_table import (
+    Projection,
+    TableFindings,
+    TwoWayTable,
+    findings_of,
+)
 from vcomp.inference.assumptions.verdicts import OutlyingRows
 from vcomp.numerics import stream
 

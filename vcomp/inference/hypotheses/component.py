@@ -17,14 +17,17 @@ from vcomp.estimators.likelihood import LikelihoodEngine, choose_engine
 from vcomp.estimators.quadratic import AnovaTable, orthogonal_table
 from vcomp.exceptions import DataError, EstimationError, did_you_mean
 from vcomp.formula import RESIDUAL
-from vcomp.inference.hypotheses.exact_f import (
+from vcomp.inference.hypotheses.component_tests import (
+    NullFit,
     Ratio,
     exact_ratio,
+    mixture_p,
+    null_fit,
     ratio_of_table,
     robust_ratio,
+    simulated_p,
     synthesised_ratio,
 )
-from vcomp.inference.hypotheses.likelihood_ratio import NullFit, mixture_p, null_fit, simulated_p
 from vcomp.inference.quantities import VarianceComponents
 from vcomp.numerics import check_count, solve_positive
 from vcomp.statistics import Statistics

@@ -1,25 +1,241 @@
-"""Classical intervals from mean squares: modified large samples in any design, and two-way F.
+"""Intervals from mean squares in any design: modified large samples.
 
-Modified large samples need independent mean squares S_i with ν_i S_i/λ_i ~ χ². For any estimator
-they are made from the covariance matrix of the components (docs/explanation/mathematics.md, eq.
-(10.4)): for balanced designs they are the mean squares of the analysis of variance, each divided
-by the number of scores in a group of its term; for unbalanced ones they are correlated, and the
-correlations enter the intervals. Limits are eqs. (10.5) and (10.6). Complete two-way tables have
-the intervals of Feldt, eq. (10.7), and of Arteaga, Jeyaratnam and Franklin, eq. (10.8).
+They need independent mean squares S_i with ν_i S_i/λ_i ~ χ². For any estimator they are made from
+the covariance matrix of the components (docs/explanation/mathematics.md, eq. (10.4)): for balanced
+designs they are the mean squares of the analysis of variance, each divided by the number of scores
+in a group of its term; for unbalanced ones they are correlated, and the correlations enter the
+intervals. Limits are eqs. (10.5) and (10.6), computed for many quantities at once.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.inference.intervals.interval_ends import Reach, lower_limits, ratios_at_zero
-from vcomp.inference.quantities import TwoWayMeanSquares, VarianceComponents
+from vcomp.inference.quantities import VarianceComponents
 from vcomp.numerics import solve
+
+_CANCELLED = 1e-9
+"""Terms of a sum below this fraction of the largest are rounding error."""
+
+_ROUNDS = 180
+"""Steps that close a bracket of [0, 1], which is halved at least every third step."""
+
+_LAST_BIT = 4e-16
+
+_NEAR = 1e-10
+"""Relative size of a step below which the next would be rounding error."""
+
+_AT_ONCE = 4096
+"""Forms worked on at once, whose terms fit into a cache."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reach:
+    """How far limits reach from an estimate.
+
+    Attributes
+    ----------
+    positive, negative : (K,) G and H of positive and negative terms; H may be inf
+    opposite : (K, K) coefficient of a positive term (row) and a negative one (column)
+    same : (K, K) coefficient of two positive terms, used if there are negative ones; symmetric,
+        with zeros on the diagonal
+    related : (K, K) correlations with zeros on the diagonal; (0, 0) if there are none
+    """
+
+    positive: FloatArray
+    negative: FloatArray
+    opposite: FloatArray
+    same: FloatArray
+    related: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Expansion:
+    """The lower limits T − √V of sums, around a point.
+
+    Attributes
+    ----------
+    T, V, q, V1, V2 : (m,) each; at a distance s a limit is T − q s − √(V − V1 s + V2 s²), as long
+        as no term changes sign
+    """
+
+    T: FloatArray
+    V: FloatArray
+    q: FloatArray
+    V1: FloatArray
+    V2: FloatArray
+
+    @property
+    def limit(self) -> FloatArray:
+        return self.T - np.sqrt(self.V)
+
+    def moved(self, known: FloatArray, slope: FloatArray) -> _Expansion:
+        """Return the expansion of sums with a part that is known without error, and its slope."""
+        return _Expansion(self.T + known, self.V, self.q + slope, self.V1, self.V2)
+
+
+def lower_limits(terms: FloatArray, reach: Reach) -> FloatArray:
+    """Return the lower limits of sums of K terms, each a mean square with its coefficient.
+
+    Parameters
+    ----------
+    terms : (m, K)
+    reach : of the limits
+    """
+    found = np.empty(len(terms))
+    for first in range(0, len(terms), _AT_ONCE):
+        some = slice(first, first + _AT_ONCE)
+        found[some] = _expanded(terms[some], np.zeros_like(terms[some]), reach).limit
+    return found
+
+
+def ratios_at_zero(
+    top: FloatArray,
+    bottom: FloatArray,
+    known_top: FloatArray,
+    known_bottom: FloatArray,
+    sign: float,
+    reach: Reach,
+) -> FloatArray:
+    """Return for each row the ratio ρ at which a limit of top − ρ bottom is zero.
+
+    Parameters
+    ----------
+    top, bottom : (m, K) terms of numerators and denominators
+    known_top, known_bottom : (m,) parts of both that are known without error
+    sign : 1 for the lower limit of the ratio, −1 for the upper one
+    reach : of the limits
+
+    Returns
+    -------
+    (m,) ρ; 0 if the limit is nowhere positive, inf if the denominator may be zero
+    """
+    # With ρ = t/(1 − t) size_a/size_b the form is (1 − t) a − t b, a and b of size 1.
+    size_a = np.abs(known_top) + np.abs(top).sum(axis=1)
+    size_b = np.abs(known_bottom) + np.abs(bottom).sum(axis=1)
+    size_b = np.where(size_b > 0.0, size_b, 1.0)
+    divisor = np.where(size_a > 0.0, size_a, 1.0)
+    known_a = sign * known_top / divisor
+    known_d = known_a + sign * known_bottom / size_b
+    t = np.empty(len(top))
+    for first in range(0, len(top), _AT_ONCE):
+        some = slice(first, first + _AT_ONCE)
+        a = sign * top[some] / divisor[some, None]
+        d = a + sign * bottom[some] / size_b[some, None]
+        t[some] = _crossings(a, d, known_a[some], known_d[some], sign, reach)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(t < 1.0 - _LAST_BIT, size_a / size_b * t / (1.0 - t), np.inf)
+
+
+def _crossings(
+    a: FloatArray,
+    d: FloatArray,
+    known_a: FloatArray,
+    known_d: FloatArray,
+    sign: float,
+    reach: Reach,
+) -> FloatArray:
+    """Return the t in [0, 1] at which the limits L of a − t d change sign, else an end.
+
+    Between two t at which a term changes sign, L is T − √V with a linear T and a quadratic V, so
+    that the next t is a root of a quadratic equation. If it has none, the bracket is bisected.
+    """
+    at_low = _expanded(a, d, reach).limit + known_a
+    at_high = _expanded(a - d, d, reach).limit + known_a - known_d
+    found = np.where(sign * at_low > 0.0, 1.0, 0.0)
+    rows = np.flatnonzero((sign * at_low > 0.0) & (sign * at_high < 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):  # infinite limits, and rows that are left
+        t = (at_low / (at_low - at_high))[rows]
+    t = np.where(np.isfinite(at_low[rows]) & np.isfinite(at_high[rows]), t, 0.5)
+    low, high, width = np.zeros(rows.size), np.ones(rows.size), np.ones(rows.size)
+    for step in range(_ROUNDS if rows.size else 0):
+        here = _expanded(a[rows] - t[:, None] * d[rows], d[rows], reach)
+        here = here.moved(known_a[rows] - t * known_d[rows], known_d[rows])
+        L = here.limit
+        above = sign * L > 0.0
+        low, high = np.where(above, t, low), np.where(above, high, t)
+        s = _steps(here, low - t, high - t)
+        near = np.abs(s) <= _NEAR * t
+        ended = near | (L == 0.0) | (high - low <= _LAST_BIT * high)
+        found[rows] = np.where(near, t + s, t)
+        # If three steps have not halved the bracket it is bisected.
+        slow = np.zeros(rows.size, dtype=bool)
+        if step % 3 == 2:
+            slow, width = high - low > 0.5 * width, high - low
+        t = np.where(slow | np.isnan(s), 0.5 * (low + high), t + s)
+        rows, t, low, high, width = (v[~ended] for v in (rows, t, low, high, width))
+        if not rows.size:
+            break
+    found[rows] = t
+    return found
+
+
+def _steps(at: _Expansion, low: FloatArray, high: FloatArray) -> FloatArray:
+    """Return the s between two ends with T − q s = √(V − V1 s + V2 s²), or nan.
+
+    Of two such s it is the one nearer to zero.
+    """
+    with np.errstate(all="ignore"):
+        root = np.sqrt(at.V)
+        A, B = at.q * at.q - at.V2, 0.5 * at.V1 - at.T * at.q
+        C = (at.T - root) * (at.T + root)
+        # For T² = 0 both roots are equal, which rounding must not change.
+        D = np.where(at.V > 0.0, B * B - A * C, 0.0)
+        far = -(B + np.copysign(np.sqrt(np.maximum(D, 0.0)), B))
+        one, other = C / far, far / A
+        is_one = (low <= one) & (one <= high) & (at.T - at.q * one >= -_NEAR * np.abs(at.T))
+        is_other = (A != 0.0) & (low <= other) & (other <= high)
+        is_other &= at.T - at.q * other >= 0.0
+        s = np.where(is_one, one, np.where(is_other, other, np.nan))
+        return np.where(np.isinf(at.V) | (D < 0.0) | (far == 0.0), np.nan, s)
+
+
+def _expanded(x: FloatArray, d: FloatArray, reach: Reach) -> _Expansion:
+    """Return the lower limits of the sums of x, which change by −d, expanded around x."""
+    # Terms that cancel to rounding error are zero and have no sign.
+    least = _CANCELLED * np.abs(x).max(axis=1, initial=0.0)
+    x = np.where(np.abs(x) > least[:, None], x, 0.0)
+    plus, minus = x > 0.0, x < 0.0
+    d = np.where(plus | minus, d, 0.0)
+    G, H = reach.positive, np.where(np.isinf(reach.negative), 0.0, reach.negative)
+    endless = (minus & np.isinf(reach.negative)).any(axis=1)
+    scale = np.where(plus, G, np.where(minus, H, 0.0))
+    forms = list(_products(scale * x, scale * d))
+    if minus.any():
+        # Of a single positive term `same` has nothing.
+        each = minus.any(axis=1) / np.maximum(plus.sum(axis=1) - 1, 1)
+        x_plus, d_plus = np.where(plus, x, 0.0), np.where(plus, d, 0.0)
+        x_minus, d_minus = np.where(minus, x, 0.0), np.where(minus, d, 0.0)
+        xo, do = x_plus @ reach.opposite, d_plus @ reach.opposite
+        both = _products(x_plus, d_plus, x_plus @ reach.same, d_plus @ reach.same)
+        forms = [form + each * own for form, own in zip(forms, both, strict=True)]
+        forms[0] -= (xo * x_minus).sum(axis=1)
+        forms[1] -= (xo * d_minus + do * x_minus).sum(axis=1)
+        forms[2] -= (do * d_minus).sum(axis=1)
+    if reach.related.size:
+        y, e = scale * x, scale * d
+        both = _products(y, e, y @ reach.related, e @ reach.related)
+        forms = [form + own for form, own in zip(forms, both, strict=True)]
+    # Corrections of pairs can make a variance negative; it is then set to zero.
+    is_zero = endless | (forms[0] < 0.0)
+    V, V1, V2 = (np.where(is_zero, 0.0, form) for form in forms)
+    T, q = (np.where(endless, 0.0, v.sum(axis=1)) for v in (x, d))
+    return _Expansion(T, np.where(endless, np.inf, V), q, V1, V2)
+
+
+def _products(
+    x: FloatArray, d: FloatArray, Cx: FloatArray | None = None, Cd: FloatArray | None = None
+) -> Iterator[FloatArray]:
+    """Yield x'Cx, x'Cd + d'Cx and d'Cd of every row, C symmetric, or the unit matrix."""
+    Cx, Cd = (x if Cx is None else Cx), (d if Cd is None else Cd)
+    yield (x * Cx).sum(axis=1)
+    yield 2.0 * (d * Cx).sum(axis=1)
+    yield (d * Cd).sum(axis=1)
+
 
 _KNOWN = 1e12
 """Largest degrees of freedom: those of a component known to one part in a million."""
@@ -355,155 +571,3 @@ def _f_quantile(df_1: FloatArray, df_2: FloatArray, tail: float) -> FloatArray:
     from scipy.special import fdtri
 
     return fdtri(*np.broadcast_arrays(df_1, df_2), 1.0 - tail)
-
-
-FELDT = "exact F of the mean squares (Feldt 1965)"
-ARTEAGA = "approximate F of the mean squares (Arteaga, Jeyaratnam and Franklin 1982)"
-
-
-def feldt_interval(table: TwoWayMeanSquares, alpha: float) -> tuple[float, float]:
-    """Return the exact interval of ζ = σ²_s/σ²_e, eq. (10.7); Eρ² = n'ζ/(1 + n'ζ).
-
-    Parameters
-    ----------
-    table : mean squares with the object of measurement as rows
-    alpha : the interval has confidence 1 − alpha
-
-    References
-    ----------
-    Feldt (1965), Psychometrika 30, 357-370; as eq. (8) of Urbano, Marrero and Martín (2013),
-    SIGIR, where alpha is one tail: half of ours.
-
-    Examples
-    --------
-    >>> trec3 = TwoWayMeanSquares("sys", "topic", 30, 50, 0.150737, 0.852955, 0.0101522)
-    >>> low, high = feldt_interval(trec3, 0.05)
-    >>> round(low, 4), round(high, 4)
-    (0.1671, 0.5187)
-    """
-    df_s, df_q = table.n_rows - 1, table.n_columns - 1
-    ratio = table.ms_rows / table.ms_residual
-
-    def bound(tail: float) -> float:
-        return (ratio / _upper_f(tail, df_s, df_s * df_q) - 1) / table.n_columns
-
-    return bound(alpha / 2), bound(1 - alpha / 2)
-
-
-def arteaga_interval(table: TwoWayMeanSquares, alpha: float) -> tuple[float, float]:
-    """Return an interval of Λ = σ²_s/(σ²_s + σ²_q + σ²_e), eq. (10.8), cut at 0.
-
-    The limits of Φ = n'Λ/(1 + (n' − 1)Λ) follow from those of Λ.
-
-    Parameters
-    ----------
-    table : mean squares with the object of measurement as rows
-    alpha : the interval has confidence 1 − alpha
-
-    References
-    ----------
-    Arteaga, Jeyaratnam and Franklin (1982), Communications in Statistics: Theory and Methods 11,
-    1643-1658; as eq. (9) of Urbano, Marrero and Martín (2013), SIGIR. The second quantile in the
-    denominator has df_q degrees of freedom: the printed equation says df_e, but only df_q gives
-    the intervals of that paper's Table 1.
-
-    Examples
-    --------
-    >>> trec3 = TwoWayMeanSquares("sys", "topic", 30, 50, 0.150737, 0.852955, 0.0101522)
-    >>> low, high = arteaga_interval(trec3, 0.05)
-    >>> round(low, 4), round(high, 4)
-    (0.0376, 0.1283)
-    """
-    n_s, n_q = table.n_rows, table.n_columns
-    df_s, df_q = n_s - 1, n_q - 1
-    M_s, M_q, M_e = table.ms_rows, table.ms_columns, table.ms_residual
-    unit = max(M_s, M_q, M_e) or 1.0  # squares of very small or large ones are not numbers
-    M_s, M_q, M_e = M_s / unit, M_q / unit, M_e / unit
-
-    def bound(tail: float) -> float:
-        F_inf = _upper_f(tail, df_s, math.inf)
-        F_e = _upper_f(tail, df_s, df_s * df_q)
-        F_q = _upper_f(tail, df_s, df_q)
-        top = M_s**2 - F_inf * M_s * M_e + (F_inf - F_e) * F_e * M_e**2
-        L = top / (df_s * F_inf * M_s * M_e + F_q * M_s * M_q)
-        # below −n_q/n_s the ratio would change sign; a share of variance is at least 0
-        return n_s * max(L, 0.0) / (n_s * max(L, 0.0) + n_q)
-
-    return bound(alpha / 2), bound(1 - alpha / 2)
-
-
-def erho2_of(zeta: float, n: FloatArray) -> FloatArray:
-    """Return Eρ² of n levels from ζ = σ²_s/σ²_e; 0 where ζ is negative.
-
-    Parameters
-    ----------
-    zeta : ratio of variances, or an end of its interval
-    n : (m,) levels of the other facet
-
-    References
-    ----------
-    Urbano, Marrero and Martín (2013), eq. (10).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> erho2_of(0.1, np.array([10.0, 90.0]))
-    array([0.5, 0.9])
-    """
-    odds = n * max(zeta, 0.0)
-    return odds / (1 + odds)
-
-
-def phi_of(lambda_: float, n: FloatArray) -> FloatArray:
-    """Return Φ of n levels from Λ = σ²_s/(σ²_s + σ²_q + σ²_e); 0 where Λ is negative.
-
-    Parameters
-    ----------
-    lambda_ : ratio of variances, or an end of its interval
-    n : (m,) levels of the other facet
-
-    References
-    ----------
-    Urbano, Marrero and Martín (2013), eq. (11).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> phi_of(0.1, np.array([1.0, 9.0]))
-    array([0.1, 0.5])
-    """
-    positive = max(lambda_, 0.0)
-    return n * positive / (1 + (n - 1) * positive)
-
-
-@dataclass(frozen=True, slots=True)
-class FInterval:
-    """The interval of a coefficient of a complete two-way table from F quantiles.
-
-    Attributes
-    ----------
-    words : name of the method
-    limits : of the ratio of variances or mean squares, from a table and α
-    of : the coefficient of n levels at an end of it
-    """
-
-    words: str
-    limits: Callable[[TwoWayMeanSquares, float], tuple[float, float]]
-    of: Callable[[float, FloatArray], FloatArray]
-
-
-F_INTERVALS = {
-    "Erho2": FInterval(FELDT, feldt_interval, erho2_of),
-    "Phi": FInterval(ARTEAGA, arteaga_interval, phi_of),
-}
-"""By the names of the coefficients."""
-
-
-def _upper_f(tail: float, df_1: float, df_2: float) -> float:
-    """Return the value that F exceeds with probability `tail`."""
-    # scipy.stats gives the same numbers and takes a second to import
-    from scipy.special import chdtri, fdtri
-
-    if math.isinf(df_2):
-        return float(chdtri(df_1, tail)) / df_1
-    return float(fdtri(df_1, df_2, 1 - tail))

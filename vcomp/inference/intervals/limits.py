@@ -16,6 +16,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from vcomp import display
+from vcomp._plugins import plugin, refused
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import EstimationError, check_alpha
 from vcomp.inference.intervals.classical import (
@@ -25,7 +26,7 @@ from vcomp.inference.intervals.classical import (
     ratio_limits,
     rests_on_two,
 )
-from vcomp.inference.intervals.delta_method import (
+from vcomp.inference.intervals.closed_forms import (
     log_interval,
     logit_interval,
     satterthwaite_interval,
@@ -511,3 +512,28 @@ def _share(ratio: FloatArray) -> FloatArray:
     endless = np.isinf(ratio)
     safe = np.where(endless, 0.0, ratio)
     return np.where(endless, 1.0, safe / (1.0 + safe))
+
+
+def plugged_source(interval: str, components: VarianceComponents) -> IntervalSource | None:
+    """Return the source of intervals that an installed package declares; None if none does.
+
+    Parameters
+    ----------
+    interval : name of an entry point of the group ``vcomp.intervals``, a function of components
+    components : that the intervals are made from
+
+    Raises
+    ------
+    VcompError
+        If the package cannot be imported, or its function returns something else.
+    """
+    made = plugin("intervals", interval)
+    if made is None:
+        return None
+    try:
+        source = made(components)
+    except TypeError:  # it takes something else
+        source = None
+    if not isinstance(source, IntervalSource):
+        raise refused("intervals", interval, "a function of components that returns intervals")
+    return source
