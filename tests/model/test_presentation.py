@@ -9,7 +9,7 @@ import pytest
 
 import vcomp
 from tests.helpers.printed_tables import fixed_column, printed_columns, printed_words
-from vcomp.model.presentation import _term
+from vcomp.model.results import _term
 
 
 def scores(seed=3, n=(8, 6)):

@@ -14,7 +14,7 @@ from vcomp.ir.measures import Tau
 from vcomp.ir.rank import ErrorEffect, FacetedDifferences, RankOptions
 from vcomp.ir.rank.correlation import RankCorrelation
 from vcomp.ir.rank.correlation_tables import correlation_columns
-from vcomp.model.rank_accuracy import _spreads
+from vcomp.model.ranked_fit import _spreads
 
 CROSSED = "score ~ (1|s) + (1|t) + (1|a) + (1|s:t) + (1|s:a) + (1|t:a)"
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 
@@ -23,9 +23,9 @@ from vcomp.data import (
 )
 from vcomp.design import Design
 from vcomp.estimators.likelihood import Solution, prediction_variances
-from vcomp.exceptions import DataError, check_alpha, did_you_mean, warn
+from vcomp.exceptions import DataError, check_alpha, did_you_mean, guarded, warn
 from vcomp.inference.intervals import normal_quantile
-from vcomp.model.row_access import RowAccess
+from vcomp.model.row_access import Fitted, RowAccess
 from vcomp.numerics import MixedColumns, dense_columns
 from vcomp.statistics.batches import SummedData
 
@@ -298,63 +298,6 @@ def predicted_values(access: RowAccess, rows: Located, terms: Sequence[int]) -> 
     return pd.Series(predicted, rows.labels, name="predicted")
 
 
-def predict(access: RowAccess, data: Any, level: Level, new_levels: NewLevels) -> pd.Series:
-    """Return fixed part plus predicted effects of the terms in a level.
-
-    Parameters
-    ----------
-    access : model and components
-    data, level, new_levels : as of ``VarianceComponentsResults.predict``
-    """
-    terms = included_terms(level, [term.name for term in access.data.design.terms])
-    return predicted_values(access, Located.of(access.data, data, terms, new_levels), terms)
-
-
-def fitted_values(access: RowAccess) -> pd.Series:
-    """Return fixed part plus predicted effects of the rows that were used."""
-    return predict(access, None, "all", "zero").rename("fittedvalues")
-
-
-def residuals(access: RowAccess) -> pd.Series:
-    """Return response minus fitted values of the rows that were used."""
-    import pandas as pd
-
-    rows = access.data.kept_rows
-    return pd.Series(rows.y - fitted_values(access).to_numpy(), rows.labels, name="resid")
-
-
-def get_prediction(
-    access: RowAccess,
-    data: Any,
-    level: Level,
-    new_levels: NewLevels,
-    alpha: float,
-    notes: tuple[str, ...] = (),
-) -> Prediction:
-    """Return predictions with standard errors; equal rows are computed once.
-
-    Parameters
-    ----------
-    access : model and components
-    data, level, new_levels, alpha : as of ``VarianceComponentsResults.get_prediction``
-    notes : sentences on the standard errors
-    """
-    import pandas as pd
-
-    check_alpha(alpha)
-    terms = included_terms(level, [term.name for term in access.data.design.terms])
-    rows = Located.of(access.data, data, terms, new_levels)
-    mean = predicted_values(access, rows, terms).rename("mean")
-    of_mean, of_score = _variances(access, rows, terms)
-    return Prediction(
-        predicted_mean=mean,
-        se_mean=pd.Series(np.sqrt(of_mean), rows.labels, name="mean_se"),
-        se_obs=pd.Series(np.sqrt(of_score), rows.labels, name="obs_se"),
-        alpha=alpha,
-        notes=notes,
-    )
-
-
 def _variances(
     access: RowAccess, rows: Located, terms: Sequence[int]
 ) -> tuple[FloatArray, FloatArray]:
@@ -385,13 +328,12 @@ _ROWS = 262_144
 _INSTEAD = "a path on a disk with more room"
 
 
-def augment(access: RowAccess) -> pd.DataFrame:
+def _augmented_rows(access: RowAccess, fitted: FloatArray) -> pd.DataFrame:
     """Return response, facets, covariates, fitted values and residuals of the rows used."""
     import pandas as pd
 
     check_columns(access.data.design)
     rows, response = access.data.kept_rows, access.data.design.formula.response
-    fitted = fitted_values(access).to_numpy()
     facets = {name: column.to_numpy() for name, column in rows.facets.items()}
     covariates = {name: column for name, column in rows.fixed.items() if name not in facets}
     columns: dict[str, Any] = {response: rows.y.copy(), **facets, **covariates}
@@ -415,31 +357,6 @@ def check_columns(design: Design) -> None:
             f"the column {name!r} of the data has the name of a column that is added; rename it",
             column=name,
         )
-
-
-def write_augmented(access: RowAccess, to: str | os.PathLike[str], progress: bool | None) -> Path:
-    """Write a row for each score to a Parquet file, batch by batch.
-
-    Parameters
-    ----------
-    access : model and components
-    to, progress : as of ``VarianceComponentsResults.augment``
-
-    Returns
-    -------
-    the path
-    """
-    Reading(progress=progress)  # refuse other values before reading
-    target = parquet_path(to, "to", access.files)
-    frames = _kept(access) if access.data.rows is not None else _streamed(access, progress)
-    write_parquet(frames, target, _INSTEAD)
-    return target
-
-
-def _kept(access: RowAccess) -> Iterator[pd.DataFrame]:
-    frame = augment(access).reset_index(drop=True)
-    for first in range(0, len(frame), _ROWS):
-        yield frame.iloc[first : first + _ROWS]
 
 
 def _streamed(access: RowAccess, progress: bool | None) -> Iterator[pd.DataFrame]:
@@ -492,3 +409,180 @@ def _fitted(design: Design, solution: Solution, codes: list[Any], X: FloatArray)
             )
         fitted += effects[groups]
     return fitted
+
+
+class Predictions(Fitted):
+    """Predictions for rows, seen or new."""
+
+    @property
+    @guarded
+    def fittedvalues(self) -> pd.Series:
+        """Fixed part plus predicted effects of every row that was used."""
+        return self.predict().rename("fittedvalues")
+
+    @property
+    @guarded
+    def resid(self) -> pd.Series:
+        """Response minus :attr:`fittedvalues`."""
+        import pandas as pd
+
+        rows = self._row_access.data.kept_rows
+        return pd.Series(rows.y - self.fittedvalues.to_numpy(), rows.labels, name="resid")
+
+    @guarded
+    def predict(
+        self, data: Any = None, *, level: Level = "all", new_levels: NewLevels = "raise"
+    ) -> pd.Series:
+        """Return fixed part plus predicted effects for rows, seen or new.
+
+        Parameters
+        ----------
+        data : rows with the columns of the formula (the response may be absent), in any
+            container that :func:`vcomp.fit` accepts; None for the rows that were used
+        level : the terms whose effects are added to the fixed part: ``"all"``, the name of a term,
+            a list of names, or ``"population"`` for none
+        new_levels : treatment of levels, or combinations of levels, that did not occur in the fit:
+            ``"raise"`` refuses them, as they may be misspelled; ``"zero"`` predicts their effects
+            as zero, the best prediction
+
+        Returns
+        -------
+        pandas.Series on the scale of the response
+
+        Raises
+        ------
+        DataError
+            If a column is missing, a term of `level` is not in the model, a level is new and
+            ``new_levels="raise"``, or the result was loaded without its rows.
+
+        Warns
+        -----
+        VcompWarning
+            If no level of a facet occurred in the fit, and ``new_levels="zero"``.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
+        >>> res.predict(data.head(3), level="sys").round(3).tolist()
+        [0.624, 0.624, 0.624]
+        """
+        access = self._row_access
+        terms = included_terms(level, [term.name for term in access.data.design.terms])
+        return predicted_values(access, Located.of(access.data, data, terms, new_levels), terms)
+
+    @guarded
+    def get_prediction(
+        self,
+        data: Any = None,
+        *,
+        level: Level = "all",
+        new_levels: NewLevels = "raise",
+        alpha: float = 0.05,
+    ) -> Prediction:
+        """Return predictions with standard errors and intervals, as statsmodels does.
+
+        Errors are those of the joint prediction (Henderson 1975, Biometrics 31, 423-447): effects
+        of different terms and fixed effects have correlated errors. Components are treated as
+        known, negative ones as zero.
+
+        Parameters
+        ----------
+        data, level, new_levels : as for :meth:`predict`
+        alpha : intervals have confidence 1 − alpha
+
+        Returns
+        -------
+        Prediction
+            with ``predicted_mean``, ``se_mean``, ``se_obs``, ``conf_int()``, ``summary_frame()``
+
+        Raises
+        ------
+        DataError
+            As for :meth:`predict`.
+        PlanError
+            If alpha is not between 0 and 1.
+        EstimationError
+            If the residual is estimated at zero; or if effects are solved for iteratively, and the
+            rows have too many different combinations of them.
+        """
+        import pandas as pd
+
+        access = self._row_access
+        check_alpha(alpha)
+        terms = included_terms(level, [term.name for term in access.data.design.terms])
+        rows = Located.of(access.data, data, terms, new_levels)
+        mean = predicted_values(access, rows, terms).rename("mean")
+        of_mean, of_score = _variances(access, rows, terms)
+        return Prediction(
+            predicted_mean=mean,
+            se_mean=pd.Series(np.sqrt(of_mean), rows.labels, name="mean_se"),
+            se_obs=pd.Series(np.sqrt(of_score), rows.labels, name="obs_se"),
+            alpha=alpha,
+            notes=self._record.caveats,
+        )
+
+    @overload
+    def augment(self, path: None = None, *, progress: bool | None = None) -> pd.DataFrame: ...
+
+    @overload
+    def augment(self, path: str | PathLike[str], *, progress: bool | None = None) -> Path: ...
+
+    @guarded
+    def augment(
+        self, path: str | PathLike[str] | None = None, *, progress: bool | None = None
+    ) -> pd.DataFrame | Path:
+        """Return a row for each score, with fitted value and residual; or write them to a file.
+
+        The columns are the response, the facets, the covariates, ``fitted`` and ``resid``.
+
+        With `path`, rows that were read in batches are read again, and never all in memory.
+        Effects come from the statistics of the fit; if cells were collapsed in these, and a term
+        has an effect for every cell, the cells are first summed in another pass.
+
+        Parameters
+        ----------
+        path : of a Parquet file, ending in ``.parquet``, with the rows that were used in the order
+            of reading; an existing file is replaced only when the new one is complete
+        progress : with `path`, whether to show a bar of the rows that are read; None shows one on
+            long runs if stderr is a terminal
+
+        Returns
+        -------
+        pandas.DataFrame, indexed as the rows are; with `path` that path
+
+        Raises
+        ------
+        DataError
+            If the rows are not kept and `path` is not given, they cannot be read again (saved
+            statistics, Dask) or have changed, or the file cannot be written; an incomplete file is
+            removed.
+        EstimationError
+            If the residual is estimated at zero, so that effects cannot be predicted, or effects
+            would not fit into memory.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib, vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data, stream=True)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = res.augment(path=pathlib.Path(folder, "rows.parquet"))
+        ...     vcomp.io.open_source(path).columns
+        ('score', 'sys', 'topic', 'fitted', 'resid')
+        """
+        access = self._row_access
+        kept = access.data.rows is not None
+        if path is None:
+            return _augmented_rows(access, self.fittedvalues.to_numpy())
+        Reading(progress=progress)  # refuse other values before reading
+        target = parquet_path(path, "to", access.files)
+        frames = self._parts() if kept else _streamed(access, progress)
+        write_parquet(frames, target, _INSTEAD)
+        return target
+
+    def _parts(self) -> Iterator[pd.DataFrame]:
+        frame = self.augment().reset_index(drop=True)
+        for first in range(0, len(frame), _ROWS):
+            yield frame.iloc[first : first + _ROWS]

@@ -1,42 +1,54 @@
-"""The result of a fit: a façade over its record and rows.
+"""The result of a fit: a façade over its record and rows, and its printed summary.
 
-Its public interface is in six files, by subject: :mod:`~vcomp.model.estimates`,
+Its public interface is in files by subject: :mod:`~vcomp.model.estimates`,
 :mod:`~vcomp.model.uncertainty` (intervals, resampling), :mod:`~vcomp.model.hypothesis_tests`,
-:mod:`~vcomp.model.universe_scores` (with D-studies), :mod:`~vcomp.model.rank_accuracy` and this
-one (tables, pictures, the diagnosis of assumptions, predictions, storage). The methods call
-functions whose arguments are the record of the fit (:class:`~vcomp.model.record.FitRecord`), its
-rows (:class:`~vcomp.model.row_access.RowAccess`) or both.
+:mod:`~vcomp.model.universe_scores` (with D-studies), :mod:`~vcomp.model.ranked_fit`,
+:mod:`~vcomp.model.prediction`, :mod:`~vcomp.model.row_access` (predicted effects, simulation) and
+this one (tables, pictures, the diagnosis of assumptions, storage). The methods use the record of
+the fit (:class:`~vcomp.model.record.FitRecord`), its rows
+(:class:`~vcomp.model.row_access.RowAccess`) or both.
 """
 
 from __future__ import annotations
 
-from os import PathLike
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from vcomp import display
+import numpy as np
+
+from vcomp import display, plots
 from vcomp.data import read_json, write_json
-from vcomp.exceptions import guarded
-from vcomp.model import estimates, prediction, presentation
+from vcomp.estimators import Estimate
+from vcomp.exceptions import DataError, VcompError, check_alpha, did_you_mean, guarded
+from vcomp.formula import RESIDUAL, left_out_note
+from vcomp.inference import NOT_CONVERGED
+from vcomp.inference.hypotheses import degrees_of_freedom
+from vcomp.inference.intervals import (
+    IntervalSource,
+    Limits,
+    note_on_scores,
+    wald_interval,
+)
+from vcomp.model import estimates
 from vcomp.model.estimates import Estimates
 from vcomp.model.hypothesis_tests import HypothesisTests
 from vcomp.model.other_names import refuse_name
-from vcomp.model.prediction import Level, NewLevels, Prediction
-from vcomp.model.presentation import PictureName
-from vcomp.model.rank_accuracy import RankAccuracy
+from vcomp.model.prediction import Predictions
+from vcomp.model.ranked_fit import RankAccuracy
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import RowAccess, StoredEffects
 from vcomp.model.uncertainty import IntervalMethod, Uncertainty
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
     from vcomp.inference.assumptions import Diagnosis
 
 
 class VarianceComponentsResults(
-    Estimates, Uncertainty, HypothesisTests, RankAccuracy, display.Printed
+    Estimates, Uncertainty, HypothesisTests, RankAccuracy, Predictions, display.Printed
 ):
     """Variance components with their uncertainty, D-studies, predictions and tables.
 
@@ -112,8 +124,14 @@ class VarianceComponentsResults(
         EstimationError, PlanError
             As :meth:`conf_int`.
         """
-        source = self.interval_source(interval)
-        return presentation.summary(self._record, self._rows, alpha, source)
+        record, source = self._record, self.interval_source(interval)
+        limits = estimates.component_limits(record.estimate, alpha, source)
+        components = estimates.gstudy(record, source, limits)
+        tables = [_head(record), _components(record, alpha, components)]
+        if record.exog_names:
+            fixed = estimates.fixed_fit(record, self._rows).table(alpha, "satterthwaite")
+            tables.append(_fixed_effects(fixed, alpha))
+        return display.summary(tables, _notes(record, limits, source))
 
     @guarded
     def plot(
@@ -161,9 +179,24 @@ class VarianceComponentsResults(
         >>> print(ax.get_xlabel())
         predicted effect of sys, 95 % interval
         """
-        return presentation.draw(
-            self._record, self._rows, self._random_effects, kind, term, alpha, interval, ax
-        )
+        if kind not in KINDS:
+            raise VcompError(f"kind must be {' or '.join(map(repr, KINDS))}, not {kind!r}")
+        if kind == "effects":
+            if interval != "auto":
+                raise VcompError(
+                    "intervals of predicted effects are from their prediction errors; leave out "
+                    "interval="
+                )
+            name = _term(self._record.estimate.names, term)
+            check_alpha(alpha)
+            effects = _with_intervals(self.random_effects[name], alpha)
+            return plots.effects(effects, name, alpha=alpha, ax=ax)
+        if term is not None:
+            raise VcompError(
+                f"all components are drawn together; for the effects of {term!r} use "
+                "kind='effects'"
+            )
+        return plots.components(self.gstudy(alpha, interval), alpha=alpha, ax=ax)
 
     @guarded
     def diagnose(
@@ -231,208 +264,6 @@ class VarianceComponentsResults(
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.formula} by {self.method.upper()}>"
 
-    # Predictions ----------------------------------------------------------------------------
-
-    @property
-    @guarded
-    def random_effects(self) -> dict[str, pd.DataFrame]:
-        """Predicted effects (BLUPs) of every term.
-
-        Frames with the levels as index and the columns ``estimate``, ``se`` (of the prediction
-        error, fixed effects estimated) and ``conditional_se`` (fixed effects treated as known, as
-        in lme4). Both are nan where effects are solved for iteratively, as every standard error
-        would need another solve.
-
-        A pickled result keeps the effects, unless they are larger than the data: three numbers
-        an effect against the response and the facets of every row. JSON has none.
-
-        Rows need not be kept. If cells were collapsed while rows were read, and a term has an
-        effect for every cell, the cells are summed in another pass, which is refused if they do
-        not fit into memory.
-        """
-        return self._random_effects()
-
-    @property
-    @guarded
-    def fittedvalues(self) -> pd.Series:
-        """Fixed part plus predicted effects of every row that was used."""
-        return prediction.fitted_values(self._row_access)
-
-    @property
-    @guarded
-    def resid(self) -> pd.Series:
-        """Response minus :attr:`fittedvalues`."""
-        return prediction.residuals(self._row_access)
-
-    @guarded
-    def predict(
-        self, data: Any = None, *, level: Level = "all", new_levels: NewLevels = "raise"
-    ) -> pd.Series:
-        """Return fixed part plus predicted effects for rows, seen or new.
-
-        Parameters
-        ----------
-        data : rows with the columns of the formula (the response may be absent), in any
-            container that :func:`vcomp.fit` accepts; None for the rows that were used
-        level : the terms whose effects are added to the fixed part: ``"all"``, the name of a term,
-            a list of names, or ``"population"`` for none
-        new_levels : treatment of levels, or combinations of levels, that did not occur in the fit:
-            ``"raise"`` refuses them, as they may be misspelled; ``"zero"`` predicts their effects
-            as zero, the best prediction
-
-        Returns
-        -------
-        pandas.Series on the scale of the response
-
-        Raises
-        ------
-        DataError
-            If a column is missing, a term of `level` is not in the model, a level is new and
-            ``new_levels="raise"``, or the result was loaded without its rows.
-
-        Warns
-        -----
-        VcompWarning
-            If no level of a facet occurred in the fit, and ``new_levels="zero"``.
-
-        Examples
-        --------
-        >>> import vcomp
-        >>> data = vcomp.datasets.load("bodoff2007_alpha")
-        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
-        >>> res.predict(data.head(3), level="sys").round(3).tolist()
-        [0.624, 0.624, 0.624]
-        """
-        return prediction.predict(self._row_access, data, level, new_levels)
-
-    @guarded
-    def get_prediction(
-        self,
-        data: Any = None,
-        *,
-        level: Level = "all",
-        new_levels: NewLevels = "raise",
-        alpha: float = 0.05,
-    ) -> Prediction:
-        """Return predictions with standard errors and intervals, as statsmodels does.
-
-        Errors are those of the joint prediction (Henderson 1975, Biometrics 31, 423-447): effects
-        of different terms and fixed effects have correlated errors. Components are treated as
-        known, negative ones as zero.
-
-        Parameters
-        ----------
-        data, level, new_levels : as for :meth:`predict`
-        alpha : intervals have confidence 1 − alpha
-
-        Returns
-        -------
-        Prediction
-            with ``predicted_mean``, ``se_mean``, ``se_obs``, ``conf_int()``, ``summary_frame()``
-
-        Raises
-        ------
-        DataError
-            As for :meth:`predict`.
-        PlanError
-            If alpha is not between 0 and 1.
-        EstimationError
-            If the residual is estimated at zero; or if effects are solved for iteratively, and the
-            rows have too many different combinations of them.
-        """
-        return prediction.get_prediction(
-            self._row_access, data, level, new_levels, alpha, self._record.caveats
-        )
-
-    @overload
-    def augment(self, path: None = None, *, progress: bool | None = None) -> pd.DataFrame: ...
-
-    @overload
-    def augment(self, path: str | PathLike[str], *, progress: bool | None = None) -> Path: ...
-
-    @guarded
-    def augment(
-        self, path: str | PathLike[str] | None = None, *, progress: bool | None = None
-    ) -> pd.DataFrame | Path:
-        """Return a row for each score, with fitted value and residual; or write them to a file.
-
-        The columns are the response, the facets, the covariates, ``fitted`` and ``resid``.
-
-        With `path`, rows that were read in batches are read again, and never all in memory.
-        Effects come from the statistics of the fit; if cells were collapsed in these, and a term
-        has an effect for every cell, the cells are first summed in another pass.
-
-        Parameters
-        ----------
-        path : of a Parquet file, ending in ``.parquet``, with the rows that were used in the order
-            of reading; an existing file is replaced only when the new one is complete
-        progress : with `path`, whether to show a bar of the rows that are read; None shows one on
-            long runs if stderr is a terminal
-
-        Returns
-        -------
-        pandas.DataFrame, indexed as the rows are; with `path` that path
-
-        Raises
-        ------
-        DataError
-            If the rows are not kept and `path` is not given, they cannot be read again (saved
-            statistics, Dask) or have changed, or the file cannot be written; an incomplete file is
-            removed.
-        EstimationError
-            If the residual is estimated at zero, so that effects cannot be predicted, or effects
-            would not fit into memory.
-
-        Examples
-        --------
-        >>> import tempfile, pathlib, vcomp
-        >>> data = vcomp.datasets.load("bodoff2007_alpha")
-        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data, stream=True)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = res.augment(path=pathlib.Path(folder, "rows.parquet"))
-        ...     vcomp.io.open_source(path).columns
-        ('score', 'sys', 'topic', 'fitted', 'resid')
-        """
-        if path is None:
-            return prediction.augment(self._row_access)
-        return prediction.write_augmented(self._row_access, path, progress)
-
-    @guarded
-    def simulate(self, n: int = 1, rng: int | np.random.Generator | None = None) -> pd.DataFrame:
-        """Return new responses drawn from the fitted model.
-
-        Fixed effects are at their estimates; random effects and residuals are drawn from normal
-        distributions with the estimated components (negative ones as zero, with a warning).
-
-        Parameters
-        ----------
-        n : number of responses
-        rng : seed, or a ``numpy.random.Generator`` from which one is drawn; 0 if not given.
-            Response j does not depend on the number of responses
-
-        Returns
-        -------
-        pandas.DataFrame
-            (nobs, n), on the scale of the data, with the index of the rows that were used
-
-        Raises
-        ------
-        EstimationError
-            If an option is invalid, no component is positive, or the responses would not fit into
-            memory.
-        DataError
-            If the result was loaded without its rows.
-
-        Examples
-        --------
-        >>> import vcomp
-        >>> data = vcomp.datasets.load("bodoff2007_alpha")
-        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
-        >>> res.simulate(2, rng=1).shape == (len(data), 2)
-        True
-        """
-        return self._row_access.simulate(n, rng)
-
     # Storage ----------------------------------------------------------------------------------
 
     @guarded
@@ -497,3 +328,167 @@ class VarianceComponentsResults(
         from vcomp.model.levels_of_rows import with_levels  # deferred for start-up time
 
         return with_levels(self._record, self._rows, scores)
+
+
+PictureName: TypeAlias = Literal["components", "effects"]
+KINDS: tuple[PictureName, ...] = get_args(PictureName)
+
+_FORMULA_WIDTH = 64
+
+_BAR = 18
+"""Blocks of a bar of 100 %: with numbers of ordinary length, lines have 92 columns."""
+
+_METHOD_NAMES = {
+    "reml": "REML",
+    "ml": "ML",
+    "anova": "ANOVA (Henderson's Method I)",
+    "type1": "ANOVA (Type I)",
+    "henderson3": "Henderson's Method III",
+    "minque": "MINQUE",
+}
+
+
+def _head(record: FitRecord) -> Any:
+    design, estimate = record.structure, record.estimate
+    left = [
+        f"Variance components by {_METHOD_NAMES[estimate.method]}",
+        design.title(),
+        *textwrap.wrap(record.formula, _FORMULA_WIDTH, subsequent_indent="  "),
+    ]
+    right = [f"{display.count(design.n_rows)} scores, {design.cells()}"]
+    if not np.isnan(estimate.llf):
+        right.append(f"log-likelihood {display.number(estimate.llf, 8)}")
+        right.append("converged" if estimate.converged else "NOT CONVERGED")
+    else:
+        right.append("closed form" if estimate.converged else "NOT CONVERGED")
+    right += [""] * (len(left) - len(right))
+    return display.plain_table(list(zip(left, right, strict=True)))
+
+
+def _components(record: FitRecord, alpha: float, frame: pd.DataFrame) -> Any:
+    held = record.estimate.held
+    intervals = display.short_intervals(frame["low"], frame["high"])
+    se = display.fixed(frame["se"], significant=3)
+    cells = {
+        "estimate": display.fixed(frame["estimate"]),
+        "std. dev.": display.fixed(np.sqrt(frame["estimate"].where(frame["estimate"] >= 0.0))),
+        "std. err.": ["held" if n in held else x for n, x in zip(frame.index, se, strict=True)],
+        f"{display.level(alpha)} interval": intervals,
+        "share": [display.percent(p / 100.0) for p in frame["percent"]],
+        "": [display.bar(p / 100.0, _BAR) for p in frame["percent"]],
+    }
+    if "mc_error" in frame:
+        errors = frame["mc_error"].where(frame["mc_error"] > 0.0)
+        cells = _inserted(cells, 3, "Monte Carlo", display.fixed(errors, significant=2))
+    align = "r" * (len(cells) - 1) + "l"
+    return display.column_table(cells, stubs=list(frame.index), align=align)
+
+
+def _inserted(
+    cells: dict[str, list[str]], place: int, header: str, column: list[str]
+) -> dict[str, list[str]]:
+    items = list(cells.items())
+    return dict([*items[:place], (header, column), *items[place:]])
+
+
+def _fixed_effects(frame: pd.DataFrame, alpha: float) -> Any:
+    t = "t" if np.isfinite(frame["df"]).any() else "z"
+    cells = {
+        "coef": display.fixed(frame["coef"]),
+        "std. err.": display.fixed(frame["std_error"], significant=3),
+        "df": display.fixed(frame["df"], decimals=1),
+        t: display.fixed(frame["t"], decimals=2),
+        f"P>|{t}|": display.p_values(frame["p_value"], decimals=3),
+        f"{display.level(alpha)} interval": display.short_intervals(frame["low"], frame["high"]),
+    }
+    if t == "z":
+        del cells["df"]
+    return display.column_table(cells, stubs=list(frame.index))
+
+
+def _notes(record: FitRecord, found: Limits, source: IntervalSource) -> list[str]:
+    estimate, design, notes = record.estimate, record.structure, []
+    if estimate.status not in ("Converged.", "Closed form."):
+        notes += [estimate.status, *record.caveats]
+    held = design.terms[RESIDUAL]
+    if len(held) > 1:
+        notes.append(f"{RESIDUAL} holds {', '.join(held[:-1])} and {held[-1]}.")
+    confounded = [t for t, effects in design.terms.items() if len(effects) > 1 and t != RESIDUAL]
+    if confounded:
+        notes.append(
+            f"{', '.join(confounded)}: effects of nested facets, with the effects that are "
+            "confounded with them (print the design for more)."
+        )
+    if not design.connected:
+        notes.append(
+            f"The design falls into {design.n_parts} parts that share no level (print the "
+            "design for their levels)."
+        )
+    values = np.array(estimate.values)
+    estimated = ~np.isin(np.array(estimate.names, dtype=object), estimate.held)
+    if (values[estimated] == 0.0).any() and values.any():
+        notes.append("A component at its bound 0 has no standard error.")
+    if (values < 0.0).any():
+        notes.append("A negative estimate has no share of the variance.")
+    notes += _on_standard_errors(estimate)
+    if record.left_out:
+        notes.append(display.sentence(left_out_note(record.left_out)))
+    notes += _on_fixed_effects(estimate)
+    clauses = [note for note in found.notes if note != NOT_CONVERGED]
+    how = [found.interval_method or "none can be given", *clauses]
+    what = "Standard errors and intervals" if source.interval == "robust" else "Intervals"
+    notes.append(f"{what} of components: {'; '.join(how)}. Share: of the total variance.")
+    methods = [found.interval_method] if found.interval_method else []
+    notes += note_on_scores(record.components.response_values, methods)
+    return notes
+
+
+def _on_fixed_effects(estimate: Estimate) -> list[str]:
+    """Return a note on the distribution of tests and intervals of the fixed effects."""
+    if not estimate.beta.size:
+        return []
+    df = degrees_of_freedom(estimate)
+    if np.isnan(df).any():
+        if not estimate.values.any():
+            why = "there is no variance"
+        elif estimate.fixed_errors is not None:
+            why = "the components have no covariance matrix for degrees of freedom"
+        else:
+            why = "it was not stored with this result"
+        return [f"Fixed effects: normal distribution where df is missing, as {why}."]
+    if np.isinf(df).all():
+        return ["Fixed effects: normal distribution, as no component is estimated."]
+    pairs = zip(estimate.names[:-1], estimate.values[:-1], strict=True)
+    at_bound = any(value == 0.0 and name not in estimate.held for name, value in pairs)
+    known = ", which take a component at its bound 0 as known" if at_bound else ""
+    return [f"Fixed effects: t with Satterthwaite's degrees of freedom{known}."]
+
+
+def _on_standard_errors(estimate: Estimate) -> list[str]:
+    notes = []
+    if estimate.certificate is not None and estimate.certificate.information == "average":
+        notes.append("Standard errors: from the average information, the only one of this engine.")
+    if any(estimate.monte_carlo.values()):
+        notes.append(
+            "Monte Carlo: standard error from the engine's random probes, which falls with their "
+            f"number; that of the log-likelihood is {display.number(estimate.llf_error, 2)}."
+        )
+    return notes
+
+
+def _term(names: Sequence[str], term: str | None) -> str:
+    terms = list(names[:-1])
+    if term is None and len(terms) == 1:
+        return terms[0]
+    if term is None:
+        raise DataError(f"kind='effects' needs a term; pass term=, one of {terms}")
+    if term not in terms:
+        hint = did_you_mean(term, terms)
+        raise DataError(f"{term!r} has no predicted effects{hint}; term= must be one of {terms}")
+    return term
+
+
+def _with_intervals(effects: pd.DataFrame, alpha: float) -> pd.DataFrame:
+    estimate, se = effects["estimate"].to_numpy(), effects["se"].to_numpy()
+    low, high = wald_interval(estimate, se, alpha)
+    return effects.assign(low=low, high=high)

@@ -16,7 +16,7 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.design import Design
 from vcomp.estimators import Estimate, Estimator, Negative
 from vcomp.estimators.likelihood import Solution, predicted, prediction_engine
-from vcomp.exceptions import DataError, EstimationError, VcompError
+from vcomp.exceptions import DataError, EstimationError, VcompError, guarded
 from vcomp.inference import hypotheses, resampling
 from vcomp.model.record import FitRecord
 from vcomp.numerics import solve_positive
@@ -221,7 +221,7 @@ class StoredEffects:
 
 
 class Fitted:
-    """The record of a fit, and access to its rows; None after loading.
+    """The record of a fit, and access to its rows, None after loading; predicted effects.
 
     A result that was pickled has no rows, but the predicted effects.
     """
@@ -234,15 +234,67 @@ class Fitted:
     def _row_access(self) -> RowAccess:
         return require_rows(self._rows)
 
-    def _random_effects(self) -> dict[str, pd.DataFrame]:
-        if self._rows is None and self._effects is not None:
-            return self._effects.random_effects()
-        return self._row_access.random_effects()
-
     def _state(self) -> dict[str, Any]:
         """Return what a pickle holds: the record and the predicted effects, without the rows."""
         effects = self._effects if self._rows is None else StoredEffects.of(self._rows)
         return {"_record": self._record, "_rows": None, "_effects": effects}
+
+    @property
+    @guarded
+    def random_effects(self) -> dict[str, pd.DataFrame]:
+        """Predicted effects (BLUPs) of every term.
+
+        Frames with the levels as index and the columns ``estimate``, ``se`` (of the prediction
+        error, fixed effects estimated) and ``conditional_se`` (fixed effects treated as known, as
+        in lme4). Both are nan where effects are solved for iteratively, as every standard error
+        would need another solve.
+
+        A pickled result keeps the effects, unless they are larger than the data: three numbers
+        an effect against the response and the facets of every row. JSON has none.
+
+        Rows need not be kept. If cells were collapsed while rows were read, and a term has an
+        effect for every cell, the cells are summed in another pass, which is refused if they do
+        not fit into memory.
+        """
+        if self._rows is None and self._effects is not None:
+            return self._effects.random_effects()
+        return self._row_access.random_effects()
+
+    @guarded
+    def simulate(self, n: int = 1, rng: int | np.random.Generator | None = None) -> pd.DataFrame:
+        """Return new responses drawn from the fitted model.
+
+        Fixed effects are at their estimates; random effects and residuals are drawn from normal
+        distributions with the estimated components (negative ones as zero, with a warning).
+
+        Parameters
+        ----------
+        n : number of responses
+        rng : seed, or a ``numpy.random.Generator`` from which one is drawn; 0 if not given.
+            Response j does not depend on the number of responses
+
+        Returns
+        -------
+        pandas.DataFrame
+            (nobs, n), on the scale of the data, with the index of the rows that were used
+
+        Raises
+        ------
+        EstimationError
+            If an option is invalid, no component is positive, or the responses would not fit into
+            memory.
+        DataError
+            If the result was loaded without its rows.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
+        >>> res.simulate(2, rng=1).shape == (len(data), 2)
+        True
+        """
+        return self._row_access.simulate(n, rng)
 
 
 def record_of(res: Fitted) -> FitRecord:

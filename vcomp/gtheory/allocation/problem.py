@@ -17,7 +17,6 @@ from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import composition
 from vcomp.inference import VarianceComponents
 
-
 ROOM = 1e-10
 """Relative tolerance for rounding within which a budget or a goal is met."""
 
