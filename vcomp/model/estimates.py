@@ -13,10 +13,10 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.design import Structure
-from vcomp.estimators import Certificate, Estimate, Iteration
+from vcomp.estimators import Certificate, Estimate
 from vcomp.exceptions import EstimationError, guarded
 from vcomp.inference import Quantities
-from vcomp.inference.hypotheses import FixedFit, degrees_of_freedom, fixed_intervals
+from vcomp.inference.hypotheses import FixedFit, degrees_of_freedom
 from vcomp.inference.intervals import (
     FromComponents,
     IntervalSource,
@@ -91,7 +91,20 @@ class Estimates(Fitted):
         of it, ``newton_decrement`` (in standard errors), ``kkt_residual``,
         ``n_bound`` (components at zero) and ``var(…)`` for every component.
         """
-        return iterations(self._record.estimate.log, self._record.estimate.names)
+        import pandas as pd
+
+        log = self._record.estimate.log
+        columns: dict[str, Sequence[object]] = {
+            "llf": [point.loglike for point in log],
+            "step": [point.step for point in log],
+            "fraction": [point.fraction for point in log],
+            "newton_decrement": [point.newton_decrement for point in log],
+            "kkt_residual": [point.kkt_residual for point in log],
+            "n_bound": [point.n_bound for point in log],
+        }
+        for place, name in enumerate(self._record.estimate.names):
+            columns[f"var({name})"] = [point.components[place] for point in log]
+        return pd.DataFrame(columns).rename_axis("iteration")
 
     @property
     def engine(self) -> str:
@@ -111,12 +124,25 @@ class Estimates(Fitted):
     @property
     def aic(self) -> float:
         """−2 llf + 2 (fixed effects + components that were estimated), as in lme4."""
-        return aic(self._record)
+        return -2.0 * self.llf + 2.0 * self._n_parameters
 
     @property
     def bic(self) -> float:
         """−2 llf + log(nobs) (fixed effects + estimated components), as in lme4."""
-        return bic(self._record)
+        return float(-2.0 * self.llf + np.log(self.nobs) * self._n_parameters)
+
+    @property
+    def _n_parameters(self) -> int:
+        """Number of fixed effects and of components that were estimated."""
+        estimate = self._record.estimate
+        return len(self._record.exog_names) + len(estimate.names) - len(estimate.held)
+
+    def glance(self) -> pd.DataFrame:
+        """Return one row: method, nobs, df_resid, llf, aic, bic, converged, status."""
+        import pandas as pd
+
+        names = ("method", "nobs", "df_resid", "llf", "aic", "bic", "converged", "status")
+        return pd.DataFrame({name: [getattr(self, name)] for name in names})
 
     # Estimates ------------------------------------------------------------------------------
 
@@ -132,7 +158,8 @@ class Estimates(Fitted):
         nan for a component at its bound or held. :attr:`bse` and :meth:`summary` show robust ones
         where intervals are robust.
         """
-        return component_errors(self._record)
+        se = standard_errors(self.cov_vcomp().to_numpy())
+        return series(se, self._record.estimate.names, "std_error")
 
     def cov_vcomp(self, cov_type: CovarianceType | None = None) -> pd.DataFrame:
         """Return the covariance matrix of the components.
@@ -151,7 +178,19 @@ class Estimates(Fitted):
         EstimationError
             If the method has no such matrix.
         """
-        return component_covariance(self._record, cov_type)
+        estimate = self._record.estimate
+        covariances = dict(estimate.covariances)
+        if cov_type == "unbiased":
+            unbiased = unbiased_covariance(self._record.components)
+            if unbiased is not None:
+                covariances["unbiased"] = unbiased
+        chosen = next(iter(covariances)) if cov_type is None else cov_type
+        if chosen not in covariances:
+            raise EstimationError(
+                f"method {estimate.method!r} has no {cov_type!r} covariance; it has "
+                f"{', '.join(map(repr, covariances))}"
+            )
+        return matrix(covariances[chosen], estimate.names)
 
     @property
     def held(self) -> tuple[str, ...]:
@@ -178,7 +217,9 @@ class Estimates(Fitted):
         Standard errors of ANOVA come from random probes where the data are large; ``n_probes=``
         sets their number.
         """
-        return mc_errors_of_standard_errors(self._record.estimate)
+        estimate = self._record.estimate
+        errors = np.array([estimate.covariance_error.get(name, 0.0) for name in estimate.names])
+        return series(errors, estimate.names, "mc_error_bse")
 
     @property
     def fe_params(self) -> pd.Series:
@@ -203,7 +244,7 @@ class Estimates(Fitted):
     @property
     def params(self) -> pd.Series:
         """Fixed effects, then components as ``var(sys)``, …, ``var(Residual)``."""
-        return params(self._record)
+        return joined(self.fe_params, self.vcomp, "params")
 
     @property
     @guarded
@@ -213,7 +254,7 @@ class Estimates(Fitted):
         Those of components are robust where the default intervals are (``interval="auto"``), else
         they are :attr:`bse_vcomp`.
         """
-        se = errors_beside(self._record, self._record.of_components())
+        se = standard_errors(covariance_beside(self._record, self._record.of_components()))
         return joined(self.bse_fe, series(se, self._record.estimate.names, "std_error"), "bse")
 
     @property
@@ -238,7 +279,14 @@ class Estimates(Fitted):
         That of components is robust where the default intervals are, else :meth:`cov_vcomp`; nan
         where a component is at its bound or held.
         """
-        return parameter_covariance(self._record)
+        record, p = self._record, len(self._record.exog_names)
+        k = len(record.estimate.names)
+        # That of very many fixed effects is a matrix in parts.
+        fixed: Any = record.estimate.cov_beta
+        covariance = np.zeros((p + k, p + k))
+        covariance[:p, :p] = fixed if isinstance(fixed, np.ndarray) else fixed.toarray()
+        covariance[p:, p:] = covariance_beside(record, record.of_components())
+        return matrix(covariance, tuple(self.params.index))
 
     def anova_table(self) -> pd.DataFrame:
         """Return the analysis of variance: df, sum_sq, mean_sq and expected mean squares.
@@ -253,7 +301,24 @@ class Estimates(Fitted):
         EstimationError
             If the mean is not constant: Method I does not allow covariates.
         """
-        return anova(self._record)
+        import pandas as pd
+
+        table = self._record.tables.table
+        if table is None:
+            raise EstimationError(
+                "the analysis of variance by Henderson's Method I needs a constant mean, and the "
+                f"fixed part is {' + '.join(self._record.exog_names) or '0'}; "
+                "method='type1' and 'henderson3' have one with covariates"
+            )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean_sq = np.where(table.df > 0, table.sum_sq / table.df, np.nan)
+        frame = pd.DataFrame(
+            {"df": table.df.astype(int), "sum_sq": table.sum_sq, "mean_sq": mean_sq},
+            index=pd.Index(table.names, name="term"),
+        )
+        for name, column in zip(table.names, table.expected.T, strict=True):
+            frame[f"E[{name}]"] = column
+        return frame
 
 
 CovarianceType: TypeAlias = Literal["observed", "expected", "average", "sampling", "unbiased"]
@@ -287,96 +352,16 @@ def with_components(record: FitRecord, fixed: pd.Series, name: str) -> pd.Series
     return joined(fixed, series(np.full(len(names), np.nan), names, name), name)
 
 
-def params(record: FitRecord) -> pd.Series:
-    """Return fixed effects, then components as ``var(sys)``, …, ``var(Residual)``."""
-    estimate = record.estimate
-    fixed = series(estimate.beta, record.exog_names, "coef")
-    return joined(fixed, series(estimate.values, estimate.names, "variance"), "params")
-
-
-def n_parameters(record: FitRecord) -> int:
-    """Return the number of fixed effects and of components that were estimated."""
-    estimate = record.estimate
-    return len(record.exog_names) + len(estimate.names) - len(estimate.held)
-
-
-def component_covariance(record: FitRecord, cov_type: CovarianceType | None) -> pd.DataFrame:
-    """Return a covariance matrix of the components; the first of the method if None.
-
-    Raises
-    ------
-    EstimationError
-        If the method has no such matrix.
-    """
-    estimate = record.estimate
-    covariances = dict(estimate.covariances)
-    unbiased = unbiased_covariance(record.components) if cov_type == "unbiased" else None
-    if unbiased is not None:
-        covariances["unbiased"] = unbiased
-    chosen = next(iter(covariances)) if cov_type is None else cov_type
-    if chosen not in covariances:
-        raise EstimationError(
-            f"method {estimate.method!r} has no {cov_type!r} covariance; it has "
-            f"{', '.join(map(repr, covariances))}"
-        )
-    return matrix(covariances[chosen], estimate.names)
-
-
-def component_errors(record: FitRecord) -> pd.Series:
-    """Return standard errors of the components; nan at a bound or where held."""
-    se = standard_errors(component_covariance(record, None).to_numpy())
-    return series(se, record.estimate.names, "std_error")
-
-
 def standard_errors(covariance: FloatArray) -> FloatArray:
     """Return roots of the diagonal; nan where that is not above zero."""
     variances = np.diagonal(covariance)
     return np.sqrt(np.where(variances > 0.0, variances, np.nan))
 
 
-def parameter_covariance(record: FitRecord) -> pd.DataFrame:
-    """Return the covariance matrix of fixed effects and components, block diagonal."""
-    estimate, p = record.estimate, len(record.exog_names)
-    k = len(estimate.names)
-    covariance = np.zeros((p + k, p + k))
-    covariance[:p, :p] = dense_covariance(estimate)
-    covariance[p:, p:] = covariance_beside(record, record.of_components())
-    return matrix(covariance, tuple(params(record).index))
-
-
-def dense_covariance(estimate: Estimate) -> FloatArray:
-    """Return the covariance matrix of the fixed effects as an array.
-
-    Raises
-    ------
-    EstimationError
-        If it does not fit into memory.
-    """
-    cov: Any = estimate.cov_beta
-    return cov if isinstance(cov, np.ndarray) else cov.toarray()
-
-
 def mc_errors(estimate: Estimate) -> pd.Series:
     """Return the Monte Carlo standard errors of the components; 0 without random probes."""
     errors = np.array([estimate.monte_carlo.get(name, 0.0) for name in estimate.names])
     return series(errors, estimate.names, "mc_error")
-
-
-def mc_errors_of_standard_errors(estimate: Estimate) -> pd.Series:
-    """Return the relative Monte Carlo errors of the standard errors; 0 where these are exact."""
-    errors = np.array([estimate.covariance_error.get(name, 0.0) for name in estimate.names])
-    return series(errors, estimate.names, "mc_error_bse")
-
-
-def conf_int(record: FitRecord, alpha: float, source: IntervalSource) -> pd.DataFrame:
-    """Return intervals of all parameters in columns 0 and 1."""
-    import pandas as pd
-
-    fixed = fixed_intervals(record.estimate, alpha)
-    components = component_limits(record.estimate, alpha, source)
-    ends = zip(fixed, (components.low, components.high), strict=True)
-    low, high = (np.concatenate(both) for both in ends)
-    return pd.DataFrame({0: low, 1: high}, index=params(record).index)
 
 
 def component_limits(estimate: Estimate, alpha: float, source: IntervalSource) -> Limits:
@@ -396,12 +381,7 @@ def covariance_beside(record: FitRecord, source: IntervalSource) -> FloatArray:
         robust = robust_covariance(source.components)
         k = len(record.estimate.names)
         return np.full((k, k), np.nan) if robust is None else robust
-    return component_covariance(record, None).to_numpy()
-
-
-def errors_beside(record: FitRecord, source: IntervalSource) -> FloatArray:
-    """Return the standard errors of the components that match the intervals of a source."""
-    return standard_errors(covariance_beside(record, source))
+    return next(iter(record.estimate.covariances.values()))
 
 
 def gstudy(record: FitRecord, source: IntervalSource, limits: Limits) -> pd.DataFrame:
@@ -414,7 +394,7 @@ def gstudy(record: FitRecord, source: IntervalSource, limits: Limits) -> pd.Data
     import pandas as pd
 
     estimate = record.estimate
-    values, se = np.array(estimate.values), errors_beside(record, source)
+    values, se = np.array(estimate.values), standard_errors(covariance_beside(record, source))
     positive = np.maximum(values, 0.0)
     total = positive.sum()
     # Divided first, so that the share of a single positive component is exactly 100.
@@ -440,100 +420,6 @@ def _why_missing(row: Any, held: Sequence[str]) -> str:
     if row.estimate == 0.0:
         return "at bound 0"
     return "se undefined" if np.isnan(row.se) else "no interval"
-
-
-def tidy(record: FitRecord, alpha: float, source: IntervalSource) -> pd.DataFrame:
-    """Return a row for each parameter: term, kind, estimate, std_error, conf_low, conf_high."""
-    import pandas as pd
-
-    estimate = record.estimate
-    intervals = conf_int(record, alpha, source)
-    errors_of_fixed = np.sqrt(estimate.cov_beta.diagonal())
-    return pd.DataFrame(
-        {
-            "term": [*record.exog_names, *estimate.names],
-            "kind": ["fixed"] * len(record.exog_names) + ["variance"] * len(estimate.names),
-            "estimate": np.concatenate([estimate.beta, estimate.values]),
-            "std_error": np.concatenate([errors_of_fixed, errors_beside(record, source)]),
-            "conf_low": intervals[0].to_numpy(),
-            "conf_high": intervals[1].to_numpy(),
-        }
-    )
-
-
-def aic(record: FitRecord) -> float:
-    """Return −2 llf + 2 (fixed effects + components that were estimated)."""
-    return -2.0 * record.estimate.llf + 2.0 * n_parameters(record)
-
-
-def bic(record: FitRecord) -> float:
-    """Return −2 llf + log(nobs) (fixed effects + components that were estimated)."""
-    return float(
-        -2.0 * record.estimate.llf + np.log(record.structure.n_rows) * n_parameters(record)
-    )
-
-
-def glance(record: FitRecord) -> pd.DataFrame:
-    """Return one row: method, nobs, df_resid, llf, aic, bic, converged, status."""
-    import pandas as pd
-
-    estimate, n = record.estimate, record.structure.n_rows
-    row = {
-        "method": estimate.method,
-        "nobs": n,
-        "df_resid": n - len(record.exog_names),
-        "llf": estimate.llf,
-        "aic": aic(record),
-        "bic": bic(record),
-        "converged": estimate.converged,
-        "status": estimate.status,
-    }
-    return pd.DataFrame({name: [value] for name, value in row.items()})
-
-
-def iterations(log: Sequence[Iteration], names: Sequence[str]) -> pd.DataFrame:
-    """Return a row for each point of the iteration, with the components in ``var(…)``."""
-    import pandas as pd
-
-    columns: dict[str, Sequence[object]] = {
-        "llf": [point.loglike for point in log],
-        "step": [point.step for point in log],
-        "fraction": [point.fraction for point in log],
-        "newton_decrement": [point.newton_decrement for point in log],
-        "kkt_residual": [point.kkt_residual for point in log],
-        "n_bound": [point.n_bound for point in log],
-    }
-    for place, name in enumerate(names):
-        columns[f"var({name})"] = [point.components[place] for point in log]
-    return pd.DataFrame(columns).rename_axis("iteration")
-
-
-def anova(record: FitRecord) -> pd.DataFrame:
-    """Return the analysis of variance with its expected mean squares.
-
-    Raises
-    ------
-    EstimationError
-        If the mean is not constant, and the method is not an analysis of variance.
-    """
-    import pandas as pd
-
-    table = record.tables.table
-    if table is None:
-        raise EstimationError(
-            "the analysis of variance by Henderson's Method I needs a constant mean, and the "
-            f"fixed part is {' + '.join(record.exog_names) or '0'}; "
-            "method='type1' and 'henderson3' have one with covariates"
-        )
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean_sq = np.where(table.df > 0, table.sum_sq / table.df, np.nan)
-    frame = pd.DataFrame(
-        {"df": table.df.astype(int), "sum_sq": table.sum_sq, "mean_sq": mean_sq},
-        index=pd.Index(table.names, name="term"),
-    )
-    for name, column in zip(table.names, table.expected.T, strict=True):
-        frame[f"E[{name}]"] = column
-    return frame
 
 
 def fixed_fit(record: FitRecord, rows: RowAccess | None) -> FixedFit:

@@ -31,8 +31,13 @@ from vcomp.inference.intervals import (
     note_on_scores,
     wald_interval,
 )
-from vcomp.model import estimates
-from vcomp.model.estimates import Estimates
+from vcomp.model.estimates import (
+    component_limits,
+    covariance_beside,
+    fixed_fit,
+    gstudy,
+    standard_errors,
+)
 from vcomp.model.hypothesis_tests import HypothesisTests
 from vcomp.model.other_names import refuse_name
 from vcomp.model.prediction import Predictions
@@ -48,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class VarianceComponentsResults(
-    Estimates, Uncertainty, HypothesisTests, RankAccuracy, Predictions, display.Printed
+    Uncertainty, HypothesisTests, RankAccuracy, Predictions, display.Printed
 ):
     """Variance components with their uncertainty, D-studies, predictions and tables.
 
@@ -104,11 +109,22 @@ class VarianceComponentsResults(
         EstimationError, PlanError
             As :meth:`conf_int`.
         """
-        return estimates.tidy(self._record, alpha, self.interval_source(interval))
+        import pandas as pd
 
-    def glance(self) -> pd.DataFrame:
-        """Return one row: method, nobs, df_resid, llf, aic, bic, converged, status."""
-        return estimates.glance(self._record)
+        record, source = self._record, self.interval_source(interval)
+        intervals = self.conf_int(alpha, source)
+        errors = standard_errors(covariance_beside(record, source))
+        return pd.DataFrame(
+            {
+                "term": [*record.exog_names, *record.estimate.names],
+                "kind": ["fixed"] * len(record.exog_names)
+                + ["variance"] * len(record.estimate.names),
+                "estimate": self.params.to_numpy(),
+                "std_error": np.concatenate([self.bse_fe.to_numpy(), errors]),
+                "conf_low": intervals[0].to_numpy(),
+                "conf_high": intervals[1].to_numpy(),
+            }
+        )
 
     @guarded
     def summary(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> Any:
@@ -125,11 +141,11 @@ class VarianceComponentsResults(
             As :meth:`conf_int`.
         """
         record, source = self._record, self.interval_source(interval)
-        limits = estimates.component_limits(record.estimate, alpha, source)
-        components = estimates.gstudy(record, source, limits)
+        limits = component_limits(record.estimate, alpha, source)
+        components = gstudy(record, source, limits)
         tables = [_head(record), _components(record, alpha, components)]
         if record.exog_names:
-            fixed = estimates.fixed_fit(record, self._rows).table(alpha, "satterthwaite")
+            fixed = fixed_fit(record, self._rows).table(alpha, "satterthwaite")
             tables.append(_fixed_effects(fixed, alpha))
         return display.summary(tables, _notes(record, limits, source))
 

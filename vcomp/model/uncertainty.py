@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
 from vcomp.exceptions import EstimationError, guarded
 from vcomp.inference import Projected, resampling
+from vcomp.inference.hypotheses import fixed_intervals
 from vcomp.inference.intervals import (
     LOCAL_INTERVALS,
     IntervalName,
@@ -19,14 +22,13 @@ from vcomp.inference.intervals import (
     check_source,
     plugged_source,
 )
-from vcomp.model import estimates
+from vcomp.model.estimates import Estimates, component_limits, gstudy
 from vcomp.model.record import FitRecord
-from vcomp.model.row_access import Fitted, RowAccess, require_rows
+from vcomp.model.row_access import RowAccess, require_rows
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    import numpy as np
     import pandas as pd
 
     from vcomp.design import LevelGroups
@@ -39,7 +41,7 @@ IntervalMethod: TypeAlias = "IntervalName | IntervalSource | resampling.Replicat
 """The name of a way to make intervals, or a source of them, such as bootstrap replicates."""
 
 
-class Uncertainty(Fitted):
+class Uncertainty(Estimates):
     """Intervals of components and of fixed effects, resampling, cross-checks."""
 
     @guarded
@@ -86,7 +88,14 @@ class Uncertainty(Fitted):
         PlanError
             If alpha is not between 0 and 1.
         """
-        return estimates.conf_int(self._record, alpha, self.interval_source(interval))
+        import pandas as pd
+
+        estimate = self._record.estimate
+        fixed = fixed_intervals(estimate, alpha)
+        components = component_limits(estimate, alpha, self.interval_source(interval))
+        ends = zip(fixed, (components.low, components.high), strict=True)
+        low, high = (np.concatenate(both) for both in ends)
+        return pd.DataFrame({0: low, 1: high}, index=self.params.index)
 
     @guarded
     def gstudy(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> pd.DataFrame:
@@ -109,8 +118,7 @@ class Uncertainty(Fitted):
             As :meth:`conf_int`.
         """
         record, source = self._record, self.interval_source(interval)
-        limits = estimates.component_limits(record.estimate, alpha, source)
-        return estimates.gstudy(record, source, limits)
+        return gstudy(record, source, component_limits(record.estimate, alpha, source))
 
     @guarded
     def profile(self, what: str | Sequence[str] | None = None, *, alpha: float = 0.05) -> Profile:
