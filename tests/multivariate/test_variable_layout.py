@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.helpers.multivariate_scores import crossed, layout_of, specification
+from vcomp.multivariate.estimate_record import inverse_n, shares_of
 
 LAYOUTS = {
     "wide": lambda: layout_of("a + b + c ~ (1|p) + (1|i)", crossed(3)),
@@ -66,18 +67,10 @@ def test_counts_and_shared_groups(layout):
     ) * (len(groups_of(layout, len(layout.sizes) - 1)) == layout.sizes[-1] * v)
 
 
-def test_incidences(layout):
-    n, v = layout.scores.n, layout.n_variables
+def test_tables_of_two_terms(layout):
     for t, q in enumerate(layout.sizes):
-        whole = layout.incidence(t).toarray()
-        assert whole.shape == (n, q * v)
-        expected = np.zeros_like(whole)
-        for k in range(n):
-            expected[k, layout.groups[t][k] * v + layout.scores.variable[k]] = 1.0
-        np.testing.assert_array_equal(whole, expected)
-        for a in range(v):
-            own, groups = layout.scores.of(a), [g[layout.scores.of(a)] for g in layout.groups]
-            np.testing.assert_array_equal(expected[own, a::v], np.eye(q)[groups[t]])
+        for a in range(layout.n_variables):
+            groups = [g[layout.scores.of(a)] for g in layout.groups]
             for u, size in enumerate(layout.sizes):
                 shared = np.eye(q)[groups[t]].T @ np.eye(size)[groups[u]]
                 np.testing.assert_array_equal(layout.table(t, u, a).toarray(), shared)
@@ -97,8 +90,8 @@ def test_shares_are_those_of_the_means_of_groups(layout):
             ]
             products = float(counts[0] @ counts[1])
             expected[g, a, b] = products / (len(own[g, a]) * len(own[g, b]))
-        np.testing.assert_allclose(layout.shares(t, u), expected, rtol=1e-13)
-        mean = layout.inverse_n(t)[u]
+        np.testing.assert_allclose(shares_of(layout, t, u), expected, rtol=1e-13)
+        mean = inverse_n(layout, t)[u]
         for a, b in itertools.product(range(v), repeat=2):
             both = [g for g in range(layout.sizes[t]) if (g, a) in own and (g, b) in own]
             value = expected[both, a, b].mean() if both else 0.0

@@ -32,7 +32,7 @@ from vcomp.design import number_combinations
 from vcomp.estimators.likelihood import InformationKind, LastPoint
 from vcomp.exceptions import EstimationError
 from vcomp.multivariate.covariance_components import elements
-from vcomp.multivariate.variable_layout import VariableLayout, sums_of
+from vcomp.multivariate.variables import VariableLayout, sums_of
 from vcomp.numerics import Positive, solve
 
 _MOST_COLUMNS = 400

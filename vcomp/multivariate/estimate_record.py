@@ -20,7 +20,7 @@ from vcomp.inference.intervals import FromComponents, wald_interval
 from vcomp.model import two_way_mean_squares
 from vcomp.multivariate.covariance_components import CovarianceComponents, composite_of
 from vcomp.multivariate.strata_covariances import Strata
-from vcomp.multivariate.variable_layout import VariableLayout
+from vcomp.multivariate.variables import VariableLayout, sums_of
 from vcomp.statistics import tabulate
 
 if TYPE_CHECKING:
@@ -183,9 +183,40 @@ def _components(
         cov=found.cov,
         nested_in=nested_in,
         sizes={f: tuple(float(s.sizes.get(f, 1.0)) for s in structures) for f in facets},
-        inverse_n={f: layout.inverse_n(t) for f, t in single.items()},
+        inverse_n={f: inverse_n(layout, t) for f, t in single.items()},
         mean_products=_mean_products(layout, strata),
     )
+
+
+def inverse_n(layout: VariableLayout, term: int) -> FloatArray:
+    """Return Σ_h n_gh(a) n_gh(b)/(n_g(a) n_g(b)) of every term h, averaged over groups g.
+
+    They are the coefficients of the covariances of the terms in that of the means of two
+    variables (Brennan 2001, eq. 7.28, for one variable); (k + 1, v, v), over their common
+    groups.
+    """
+    v, means = layout.n_variables, []
+    for u in range(len(layout.names)):
+        means.append(shares_of(layout, term, u))
+    both = layout.counts[term] > 0.0
+    result = np.zeros((len(layout.names), v, v))
+    for u, shares in enumerate(means):
+        for a in range(v):
+            for b in range(v):
+                here = both[:, a] & both[:, b]
+                result[u, a, b] = shares[here, a, b].mean() if here.any() else 0.0
+    return result
+
+
+def shares_of(layout: VariableLayout, term: int, other: int) -> FloatArray:
+    """Return Σ_h n_gh(a) n_gh(b)/(n_g(a) n_g(b)) for each group g of a term, (q, v, v)."""
+    v, n, pairs = layout.n_variables, layout.counts[term], layout.joint(term, other)
+    shares = pairs.counts / np.where(n > 0.0, n, 1.0)[pairs.rows]
+    sums = sums_of(pairs.rows, layout.sizes[term])
+    result = np.empty((layout.sizes[term], v, v))
+    for a in range(v):
+        result[:, a] = sums @ (shares[:, [a]] * shares)
+    return result
 
 
 def _mean_products(

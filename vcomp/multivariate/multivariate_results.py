@@ -34,13 +34,14 @@ from vcomp.multivariate.estimate_record import (
     component_table,
     correlation_table,
     correlations_of,
+    shares_of,
     summary,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.multivariate.variable_layout import VariableLayout
+    from vcomp.multivariate.variables import VariableLayout
 
 
 class MultivariateResults(display.Printed):
@@ -514,7 +515,7 @@ def _predicted_profiles(
     error = np.zeros((layout.sizes[term], g.n_variables, g.n_variables))
     for t, facets in enumerate(g.facets):
         if object_ in facets and t != term:
-            error += g.known[t] * layout.shares(term, t)
+            error += g.known[t] * shares_of(layout, term, t)
     sums = np.bincount(
         layout.groups[term].astype(np.int64) * g.n_variables + layout.scores.variable,
         weights=layout.y,

@@ -18,7 +18,7 @@ from typing import cast
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import BoolArray, FloatArray
+from vcomp._typing import BoolArray, FloatArray, IntArray
 from vcomp.design import number_combinations
 from vcomp.estimators import ClosedForm, get_estimator
 from vcomp.estimators.likelihood import InformationKind
@@ -26,7 +26,7 @@ from vcomp.estimators.quadratic import TooLargeError, covariance_of_estimates
 from vcomp.exceptions import EstimationError
 from vcomp.multivariate.cone import pair_traces
 from vcomp.multivariate.covariance_components import elements
-from vcomp.multivariate.variable_layout import VariableLayout
+from vcomp.multivariate.variables import VariableLayout, combined
 
 Quadratic = Callable[[FloatArray], FloatArray]
 
@@ -226,24 +226,23 @@ def _closed(sets: list[Facets]) -> list[Facets]:
         closed |= more
 
 
-def _codes(layout: VariableLayout, facets: Facets) -> tuple[FloatArray, int]:
+def _codes(layout: VariableLayout, facets: Facets) -> tuple[IntArray, int]:
     """Return for each row of the first variable its combination of levels of some facets."""
     scores, rows = layout.scores, layout.scores.of(0)
-    codes, size = np.zeros(rows.stop - rows.start, dtype=np.int32), 1
-    for place in sorted(facets):
-        levels = len(scores.levels[place])
-        keys, codes = number_combinations(codes, size, scores.codes[place][rows], levels)
-        size = keys.size
-    return codes, size
+    if not facets:
+        return np.zeros(rows.stop - rows.start, dtype=np.int32), 1
+    places = sorted(facets)
+    sizes = [len(scores.levels[place]) for place in places]
+    return combined([scores.codes[place][rows] for place in places], sizes)
 
 
-def _orthogonal(codes: dict[Facets, tuple[FloatArray, int]], s: Facets, r: Facets) -> bool:
+def _orthogonal(codes: dict[Facets, tuple[IntArray, int]], s: Facets, r: Facets) -> bool:
     """Whether the spaces of two sets of facets are orthogonal given that of their intersection.
 
     Σ n_gh²/(n_g n_h) is then the number of groups of the intersection, and is larger otherwise.
     """
     (a, n_a), (b, n_b) = codes[s], codes[r]
-    keys, joint = number_combinations(a, n_a, b, n_b)  # type: ignore[arg-type]
+    keys, joint = number_combinations(a, n_a, b, n_b)
     n = np.bincount(joint).astype(float)
     sizes = np.bincount(a)[keys // n_b] * np.bincount(b)[keys % n_b]
     return bool(abs((n * n / sizes).sum() - codes[s & r][1]) < 1e-6)
