@@ -6,7 +6,7 @@ import ast
 import re
 import subprocess
 import sys
-from importlib import resources
+from importlib import import_module, resources
 from pathlib import Path
 
 import pytest
@@ -55,6 +55,13 @@ def test_every_public_name_is_there():
     assert set(vcomp.__all__) <= set(dir(vcomp))
     with pytest.raises(AttributeError, match="nonsense"):
         _ = vcomp.nonsense
+
+
+def test_every_name_of_a_front_door_is_there():
+    for stub in ROOT.rglob("__init__.pyi"):
+        door = import_module(".".join(["vcomp", *stub.parent.relative_to(ROOT).parts]))
+        for name in door.__all__:
+            assert hasattr(door, name), f"{door.__name__}.{name}"
 
 
 def test_no_module_has_the_name_of_what_its_package_offers():

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.estimators.likelihood import residual_forms
@@ -229,6 +228,8 @@ def _independent(
     origin : (p,) sums of squares of the origins
     first : (p,) whether a column comes before the others
     """
+    from scipy.linalg import solve_triangular
+
     size = np.diagonal(XX)
     is_constant = size <= _CONSTANT * origin
     scale = np.where(is_constant, 1.0, np.sqrt(size))

@@ -126,7 +126,7 @@ def first_sizes(
 
 
 def tie_class(values: FloatArray) -> FloatArray:
-    """Return classes of values, ascending; those that differ by rounding alone mostly share one."""
+    """Return classes of values, ascending; values that rounding separates mostly share one."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.floor(np.log(values) / TIE))
 
