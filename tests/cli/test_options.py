@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import sys
+import ast
+import inspect
 from collections.abc import Iterable, Mapping
-from types import ModuleType
 from typing import Any, Literal
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from vcomp.cli.options import command, options_of
+from vcomp.cli import data_commands, inputs, output, result_commands, score_commands
+from vcomp.cli.options import Command, command, options_of
 
 Kind = Literal["one", "two"]
 
@@ -51,11 +52,10 @@ def study(
 
 
 @pytest.fixture
-def made(monkeypatch):
-    module = ModuleType("made_up")
-    module.study, module.Kind = study, Kind
-    monkeypatch.setitem(sys.modules, "made_up", module)
-    monkeypatch.setattr(study, "__module__", "made_up")
+def made(monkeypatch, tmp_path):
+    text = f'Kind = Literal["one", "two"]\n\n\n{inspect.getsource(study)}'
+    (tmp_path / "made_up.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
 
     @command("made", options_of("made_up:study", left_out="scores", n="--draws", low="Own text."))
     def made(how: dict[str, Any]) -> None:
@@ -100,3 +100,29 @@ def test_a_parameter_without_an_option_has_to_be_named(made):
 def test_an_option_is_given_once(made):
     done = CliRunner().invoke(made, ["--low", "1", "--low", "2"])
     assert "--low is given 2 times, and takes one value" in done.output
+
+
+FILES = (data_commands, inputs, output, result_commands, score_commands)
+COMMANDS = [c for file in FILES for c in vars(file).values() if isinstance(c, Command)]
+
+
+@pytest.mark.parametrize("made", COMMANDS, ids=lambda made: made.name)
+def test_no_option_is_accepted_and_ignored(made):
+    """Each option reaches a parameter of the command or a field, and these are read."""
+    tree = ast.parse(inspect.getsource(made.callback))
+    read = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id in made_names(made)}
+    assert read == made_names(made) == set(inspect.signature(made.callback).parameters)
+    attributes = {
+        n.attr
+        for file in FILES
+        for n in ast.walk(ast.parse(inspect.getsource(file)))
+        if isinstance(n, ast.Attribute)
+    }
+    for part in made.parts:
+        if isinstance(part, inputs.OptionGroup):
+            fields = getattr(part.value, "__dataclass_fields__", {})
+            assert set(fields) <= attributes
+
+
+def made_names(made):
+    return {part.name for part in made.parts}

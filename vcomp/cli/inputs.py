@@ -155,6 +155,11 @@ def names_argument(texts: Sequence[str]) -> list[str]:
     return [part.strip() for text in texts for part in text.split(",") if part.strip()]
 
 
+def names_given(_: Any, __: Any, texts: Sequence[str]) -> list[str] | None:
+    """Return the names in all texts of an option, None if it is not given."""
+    return names_argument(texts) or None
+
+
 def by_name(
     text: str, what: str = "component", form: str = "NAME=VARIANCE such as p=.0075"
 ) -> dict[str, float]:

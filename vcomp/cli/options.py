@@ -2,28 +2,30 @@
 
 A parameter of a function becomes an option: its type follows from the annotation, its default and
 help from the signature and the docstring. What differs from that is declared beside the command.
-An option that is not given is not passed on, so that the default is the function's.
+An option that is not given is not passed on, so that the default is the function's. Signatures are
+read from the source text: an import of the functions takes a second.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
-import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.util import find_spec
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 import click
 
 from vcomp import data
 from vcomp.cli import output
-from vcomp.cli.inputs import OptionGroup, Part, by_name, names_argument, numbers_argument, option
+from vcomp.cli.inputs import OptionGroup, Part, by_name, names_given, numbers_argument, option
 from vcomp.exceptions import VcompError
 
 _SPELLINGS = {"n_topics": "topics", "n_probes": "probes", "rng": "seed"}
@@ -70,12 +72,11 @@ def options_of(
     def made() -> Iterator[click.Parameter]:
         done = set(left_out.split())
         for place in functions:
-            function = inspect.unwrap(resolve_name(place))
-            texts = _descriptions(function)
-            for parameter in inspect.signature(function).parameters.values():
+            module, definition = _function(place)
+            texts = _descriptions(module, definition)
+            for parameter in _parameters(module, definition):
                 is_wanted = parameter.name in (only.split() or [parameter.name])
-                is_named = parameter.kind is not parameter.VAR_KEYWORD
-                if not is_wanted or not is_named or parameter.name in done:
+                if not is_wanted or parameter.name in done:
                     continue
                 done.add(parameter.name)
                 change = changes.get(parameter.name, "")
@@ -83,7 +84,7 @@ def options_of(
                 yield (
                     change
                     if isinstance(change, click.Option)
-                    else _option(function, parameter, prefix + text, change)
+                    else _option(parameter, prefix + text, change)
                 )
 
     return OptionGroup(name, lambda: tuple(made()), given)
@@ -94,12 +95,12 @@ def given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None and value != ()}
 
 
-def _option(function: Any, parameter: inspect.Parameter, text: str, change: str) -> click.Option:
+def _option(parameter: _SourceParameter, text: str, change: str) -> click.Option:
     """Return the option of a parameter of a function.
 
     Parameters
     ----------
-    function, parameter : where the option comes from
+    parameter : where the option comes from
     text : its help
     change : another spelling, another help, or empty
 
@@ -108,7 +109,7 @@ def _option(function: Any, parameter: inspect.Parameter, text: str, change: str)
     TypeError
         If no option follows from the annotation.
     """
-    name, default, annotation = parameter.name, parameter.default, _annotation(function, parameter)
+    name, default, annotation = parameter.name, parameter.default, parameter.annotation
     if name == "workers":
         return WORKERS
     spelling = "--" + _SPELLINGS.get(name, name).replace("_", "-")
@@ -116,7 +117,7 @@ def _option(function: Any, parameter: inspect.Parameter, text: str, change: str)
         spelling = change
     elif change:
         text = change
-    how: dict[str, Any] = {"required": default is parameter.empty}
+    how: dict[str, Any] = {"required": default is _REQUIRED}
     known = re.search(r"Literal\[([^]]*)\]", annotation)
     choices = [] if known is None else re.findall(r"'([^']*)'", known[1])
     if "Mapping[str, float]" in annotation:
@@ -124,7 +125,7 @@ def _option(function: Any, parameter: inspect.Parameter, text: str, change: str)
     elif re.search(r"(Iterable|Sequence)\[float", annotation):
         how |= {"metavar": "N,N…", "callback": _numbers}
     elif re.search(r"(Iterable|Sequence)\[(str|object)", annotation):
-        how |= {"multiple": True, "metavar": "NAME,NAME…", "callback": _names}
+        how |= {"multiple": True, "metavar": "NAME,NAME…", "callback": names_given}
     elif choices or re.search(_TEXT, annotation):
         how["metavar"] = "NAME"
     elif "bool" in annotation:
@@ -135,10 +136,12 @@ def _option(function: Any, parameter: inspect.Parameter, text: str, change: str)
     elif re.search(r"\bfloat\b", annotation):
         how |= {"type": float, "metavar": "X"}
     else:
-        raise TypeError(f"no option follows from {parameter}: declare one or leave it out")
+        raise TypeError(
+            f"no option follows from {name}: {annotation}: declare one or leave it out"
+        )
     if choices and not re.search(rf"(?<!\w)({'|'.join(choices)})(?!\w)", text):
         text = f"{text.removesuffix('.')}: {', '.join(choices)}."
-    if default not in (parameter.empty, None, False, ()) and "default" not in text:
+    if default not in (_REQUIRED, None, False, ()) and "default" not in text:
         text += f"  [default: {default}]"
     return click.Option([spelling, name], help=text, default=None, **how)
 
@@ -147,37 +150,8 @@ def _by_name(_: Any, __: Any, texts: Sequence[str]) -> dict[str, float] | None:
     return by_name(" ".join(texts)) if texts else None
 
 
-def _names(_: Any, __: Any, texts: Sequence[str]) -> list[str] | None:
-    return names_argument(texts) or None
-
-
 def _numbers(_: Any, __: Any, text: str | None) -> list[float] | None:
     return None if text is None else numbers_argument(text)
-
-
-def _annotation(function: Any, parameter: inspect.Parameter) -> str:
-    """Return the annotation of a parameter as text, with what its type aliases mean."""
-
-    def meaning(name: re.Match[str]) -> str:
-        value = vars(sys.modules[function.__module__]).get(name[0])
-        return name[0] if value is None or isinstance(value, type) else str(value)
-
-    return re.sub(r"\b[A-Z]\w+", meaning, str(parameter.annotation))
-
-
-def _descriptions(function: Any) -> dict[str, str]:
-    """Return the first paragraph that the docstring has of each parameter."""
-    texts: dict[str, str] = {}
-    for place in inspect.getmro(function) if isinstance(function, type) else (function,):
-        docstring = inspect.cleandoc(place.__doc__ or "")
-        section = re.search(
-            r"^(?:Parameters|Attributes)\n-+\n(.*?)(?:\n\n\w+\n---|\Z)", docstring, re.M | re.S
-        )
-        entries = "" if section is None else section[1]
-        for names, text in re.findall(r"^(\S.*?) : (.*(?:\n +.*)*)", entries, re.M):
-            for name in names.split(","):
-                texts.setdefault(name.strip(" *"), " ".join(text.split()))
-    return texts
 
 
 def _as_help(text: str, *, is_sentence: bool = True) -> str:
@@ -202,6 +176,134 @@ def _as_help(text: str, *, is_sentence: bool = True) -> str:
     ):
         text = re.sub(pattern, new, text)
     return f"{text.strip().rstrip('.')}."
+
+
+# Source text -------------------------------------------------------------------------------------
+
+_REQUIRED = object()
+"""Default of a parameter without one."""
+
+
+@dataclass(frozen=True)
+class _SourceParameter:
+    """A parameter of a function, or a field of a class."""
+
+    name: str
+    annotation: str
+    """With the meaning of type aliases."""
+    default: Any
+
+
+@cache
+def _statements(module: str) -> list[ast.stmt]:
+    """Return the statements of a module, of a package those of its stub, also under an ``if``."""
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    stub = Path(spec.origin).with_suffix(".pyi")
+    text = (stub if stub.exists() else Path(spec.origin)).read_text(encoding="utf-8")
+    nodes = ast.parse(text).body
+    return [some for node in nodes for some in (node.body if isinstance(node, ast.If) else [node])]
+
+
+def _defined(module: str, name: str) -> tuple[str, Any] | None:
+    """Return the module and the definition of a name that a module has; None of other packages.
+
+    The definition is a function, a class, or the value of an assignment.
+    """
+    for node in _statements(module):
+        if isinstance(node, ast.ImportFrom) and name in {alias.name for alias in node.names}:
+            place = f"{module}.{node.module}" if node.level else str(node.module)
+            return _defined(place, name) if place.startswith("vcomp.") else None
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
+            return module, node
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if isinstance(targets[0], ast.Name) and targets[0].id == name:
+            return module, node.value  # type: ignore[attr-defined]
+    return None
+
+
+def _function(place: str) -> tuple[str, Any]:
+    """Return the module and the definition of a function, class or method."""
+    module, _, path = place.partition(":")
+    name, _, method = path.partition(".")
+    found = _defined(module, name)
+    assert found is not None
+    if not method:
+        return found
+    return next(
+        (module, node)
+        for module, owner in _lineage(*found)
+        for node in owner.body
+        if isinstance(node, ast.FunctionDef) and node.name == method
+    )
+
+
+def _lineage(module: str, node: ast.ClassDef) -> Iterator[tuple[str, ast.ClassDef]]:
+    """Yield a class and its bases."""
+    yield module, node
+    for base in node.bases:
+        found = _defined(module, ast.unparse(base))
+        if found is not None:
+            yield from _lineage(*found)
+
+
+def _parameters(module: str, node: Any) -> Iterator[_SourceParameter]:
+    """Yield the parameters of a function, or the fields of a class and its bases."""
+    if isinstance(node, ast.ClassDef):
+        for place, owner in reversed(list(_lineage(module, node))):
+            for field in owner.body:
+                if isinstance(field, ast.AnnAssign) and "ClassVar" not in ast.unparse(field):
+                    yield _parameter(place, ast.unparse(field.target), field, field.value)
+        return
+    positional = [*node.args.posonlyargs, *node.args.args]
+    defaults = [None] * (len(positional) - len(node.args.defaults)) + node.args.defaults
+    everything = zip(
+        [*positional, *node.args.kwonlyargs], [*defaults, *node.args.kw_defaults], strict=True
+    )
+    for argument, default in everything:
+        yield _parameter(module, argument.arg, argument, default)
+
+
+def _parameter(module: str, name: str, node: Any, default: Any) -> _SourceParameter:
+    annotation = "" if node.annotation is None else ast.unparse(node.annotation)
+    if isinstance(default, ast.Name):
+        _, default = _defined(module, default.id) or (module, default)
+    value: Any = _REQUIRED
+    if default is not None:
+        value = ast.unparse(default)
+        with suppress(ValueError):  # an expression, such as math.inf
+            value = ast.literal_eval(value)
+    return _SourceParameter(name, _with_meanings(module, annotation), value)
+
+
+def _with_meanings(module: str, annotation: str) -> str:
+    """Return an annotation with what type aliases mean."""
+
+    def meaning(name: re.Match[str]) -> str:
+        found = _defined(module, name[0])
+        if found is None or not isinstance(found[1], ast.expr):
+            return name[0]
+        return _with_meanings(found[0], ast.unparse(found[1]))
+
+    return re.sub(r"\b[A-Z]\w+", meaning, annotation)
+
+
+def _descriptions(module: str, node: Any) -> dict[str, str]:
+    """Return the first paragraph that the docstring has of each parameter."""
+    texts: dict[str, str] = {}
+    owners = _lineage(module, node) if isinstance(node, ast.ClassDef) else [(module, node)]
+    for _, owner in owners:
+        section = re.search(
+            r"^(?:Parameters|Attributes)\n-+\n(.*?)(?:\n\n\w+\n---|\Z)",
+            ast.get_docstring(owner) or "",
+            re.M | re.S,
+        )
+        entries = "" if section is None else section[1]
+        for names, text in re.findall(r"^(\S.*?) : (.*(?:\n +.*)*)", entries, re.M):
+            for name in names.split(","):
+                texts.setdefault(name.strip(" *"), " ".join(text.split()))
+    return texts
 
 
 # Commands ----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from vcomp import display, presets
 from vcomp.cli.inputs import (
     PUBLISHED,
     OptionGroup,
-    names_argument,
+    names_given,
     numbers_argument,
     option,
     single_sizes,
@@ -21,10 +21,6 @@ from vcomp.cli.inputs import (
 )
 from vcomp.cli.options import command, options_of
 from vcomp.cli.output import PRINTED, SHOWN, Shown, save
-
-
-def _several(_: Any, __: Any, texts: Sequence[str]) -> list[str] | None:
-    return names_argument(texts) or None
 
 
 def plan_options(left_out: str, **changes: Any) -> OptionGroup:
@@ -45,7 +41,7 @@ def plan_options(left_out: str, **changes: Any) -> OptionGroup:
             "A fixed facet: its levels are the whole universe.",
             multiple=True,
             metavar="FACET",
-            callback=_several,
+            callback=names_given,
         ),
         universe=option(
             "--universe",
@@ -59,7 +55,7 @@ def plan_options(left_out: str, **changes: Any) -> OptionGroup:
             "Compare objects within the levels of this facet.",
             multiple=True,
             metavar="FACET",
-            callback=_several,
+            callback=names_given,
         ),
         **changes,
     )
