@@ -15,17 +15,22 @@ from vcomp._typing import FloatArray
 from vcomp.codec import Format
 from vcomp.data import InJson
 from vcomp.exceptions import EstimationError, PlanError, did_you_mean
-from vcomp.formula import REPLICATE, RESIDUAL
-from vcomp.gtheory.balanced_anova import (
-    BalancedAnova,
-    anova_of_components,
-    anova_of_mean_squares,
-    sizes_of_df,
-)
-from vcomp.gtheory.given_components import covariance_of, nesting_of, terms_of
+from vcomp.formula import REPLICATE
 from vcomp.gtheory.phi_lambda import NO_MEAN, MeanOfScores
 from vcomp.gtheory.plan import gstudy_design
 from vcomp.gtheory.planned_quantity import HasDStudies
+from vcomp.gtheory.published_tables import (
+    BalancedAnova,
+    anova_of_components,
+    anova_of_mean_squares,
+    covariance_of,
+    degrees_of_freedom,
+    df_show_replicates,
+    finite_value,
+    nesting_of,
+    sizes_of_df,
+    terms_of,
+)
 from vcomp.gtheory.universe import positive_size
 from vcomp.inference import Projected, Quantities, VarianceComponents, are_computable
 from vcomp.inference.intervals import (
@@ -487,7 +492,7 @@ def from_mean_squares(
         made.facets,
         made.nested_in,
         made.values,
-        None if df is None else _degrees(df, list(values))[order],
+        None if df is None else degrees_of_freedom(df, list(values))[order],
         None if sizes is None else _all_sizes(sizes, df, made),
     )
     components = replace(made, values=anova.components, sizes=dict(anova.sizes))
@@ -507,14 +512,14 @@ def _named(
     """
     names = list(values)
     terms = terms_of(names, replicated=isinstance(sizes, Mapping) and REPLICATE in sizes)
-    if sizes is None and df is not None and _df_show_replicates(names, terms, df):
+    if sizes is None and df is not None and df_show_replicates(names, terms, df):
         terms = terms_of(names, replicated=True)
     # the residual goes last, as in all tables
     order = sorted(range(len(terms)), key=lambda k: len(terms[k]) == max(map(len, terms)))
     components = VarianceComponents(
         names=tuple(names[k].strip() for k in order),
         facets=tuple(terms[k] for k in order),
-        values=np.array([_value(names[k], values[names[k]], what) for k in order]),
+        values=np.array([finite_value(names[k], values[names[k]], what) for k in order]),
         nested_in=nesting_of(terms),
     )
     if not are_computable(components.values):
@@ -528,40 +533,8 @@ def _named(
     return components, order
 
 
-def _df_show_replicates(
-    names: list[str], terms: list[frozenset[str]], df: Mapping[str, float]
-) -> bool:
-    """Return whether the degrees of freedom imply several scores in each cell of all facets."""
-    everything = max(terms, key=len)
-    if REPLICATE in everything or RESIDUAL.lower() not in (n.strip().lower() for n in names):
-        return False
-    given = _degrees(df, names)
-    try:
-        sizes = sizes_of_df(names, terms, nesting_of(terms), given)
-    except PlanError:  # it is raised again for the design itself
-        return False
-    per_cell = (1.0 + given.sum()) / math.prod(sizes[f] for f in everything)
-    return bool(per_cell > 1.5 and abs(per_cell - round(per_cell)) <= 1e-6 * per_cell)
-
-
 def _with_errors(components: VarianceComponents, anova: BalancedAnova) -> VarianceComponents:
     return replace(components, cov=anova.covariance, mean_squares=anova.two_way)
-
-
-def _degrees(df: Mapping[str, float], names: list[str]) -> FloatArray:
-    """Return degrees of freedom in the order of the mean squares."""
-    given = dict(df.items()) if hasattr(df, "items") else df
-    if not isinstance(given, Mapping):
-        raise PlanError(f"df is a mapping such as {{'p': 9, 'i': 3, 'pi': 27}}, not {df!r}")
-    strange = sorted(set(names).symmetric_difference(given), key=str)
-    if strange:
-        where = "has no mean square" if strange[0] in given else "has no degrees of freedom"
-        raise PlanError(f"{strange[0]!r} {where}; df= needs the names of the mean squares")
-    values = np.array([_value(name, given[name], "df of") for name in names])
-    if (values <= 0.0).any():
-        at = int(np.flatnonzero(values <= 0.0)[0])
-        raise PlanError(f"df of {names[at]!r} must be above 0, not {display.number(values[at])}")
-    return values
 
 
 def _mean(mean: float | None, components: VarianceComponents) -> MeanOfScores:
@@ -579,12 +552,6 @@ def _mean(mean: float | None, components: VarianceComponents) -> MeanOfScores:
     n = [math.prod(components.sizes[f] for f in facets) for facets in components.facets]
     variance = max(float(components.values @ (1.0 / np.array(n))), 0.0)
     return MeanOfScores(np.array([float(mean)]), np.array([[variance]]), is_mean=True)
-
-
-def _value(name: str, value: Any, what: str) -> float:
-    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
-        raise PlanError(f"{what} {name!r} must be a finite number, not {value!r}")
-    return float(value)
 
 
 def _all_sizes(

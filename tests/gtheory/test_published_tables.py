@@ -10,8 +10,7 @@ import vcomp
 from tests.helpers.gstudies import BODOFF_LI
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.formula import expected_mean_squares, parse_design
-from vcomp.gtheory.balanced_anova import expectations
-from vcomp.gtheory.given_components import nesting_of, terms_of
+from vcomp.gtheory.published_tables import expectations, nesting_of, terms_of
 
 SIZES = {"p": 33, "i": 48, "a": 2}
 MEAN_SQUARES = {
