@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import vcomp
 from tests.helpers.designs import balanced, drop_rows, unbalanced
 from tests.helpers.examples import examples
-from vcomp.gtheory import make_plans, weights
+from vcomp.gtheory import make_plans
 from vcomp.model.universe_scores import Errors, own_term, scores_of_term
 
 
@@ -115,7 +115,7 @@ def conditional(res, object_):
     plan = make_plans(components, object=object_)
     term = own_term(components, plan)
     within = scores_of_term(res._record, res._rows, term)[0].within
-    errors = Errors(within, components, plan, weights(components, plan), "keep")
+    errors = Errors(within, components, plan, "keep")
     frame = res.universe_scores(object_, negative="keep")
     for variances, column in zip(errors.conditional(), ("csem_rel", "csem_abs"), strict=True):
         roots = np.sqrt(np.where(variances >= 0.0, variances, np.nan))

@@ -17,6 +17,7 @@ from tests.helpers.designs import balanced
 from tests.helpers.examples import examples
 from tests.helpers.measure_scores import BOTH, scores
 from tests.helpers.printed_tables import printed_columns
+from vcomp.gtheory import first_two_way
 from vcomp.inference.intervals import F_INTERVALS
 from vcomp.studies.differences import (
     Influences,
@@ -589,7 +590,8 @@ def test_sizes_from_f_quantiles_are_unlimited_where_the_coefficient_is_not_above
     res = vcomp.fit(f"y {BOTH}", {
         "y": table.ravel(), "sys": np.repeat(range(6), 5), "topic": np.tile(range(5), 6),
     }, method="anova")  # fmt: skip
-    squares = res.dstudy(object="sys").two_way
+    study = res.dstudy(object="sys")
+    squares = first_two_way(study.components, study.plan)
     for name in ("Erho2", "Phi"):
         v = np.array(F_INTERVALS[name].limits(squares, 0.05))
         low, high = _f_ends(squares, 0.9, name, 0.05)

@@ -10,6 +10,7 @@ import pytest
 import vcomp
 from tests.helpers.designs import balanced
 from tests.helpers.printed_tables import printed_columns, printed_words
+from vcomp.gtheory import first_two_way
 from vcomp.studies.subsample_result import _covered, _part, required_sizes
 
 CELLS = np.array([[3, 4], [3, 9], [5, 4], [5, 9], [8, 2]])
@@ -137,7 +138,8 @@ def test_mean_squares_of_replicated_tables_are_those_of_cell_means():
     made = vcomp.subsample_study(
         formula, frame, sizes={"a": 3, "b": [4, 6]}, trials=1, dstudy={"b": 20}, method="anova",
     )  # fmt: skip
-    table, (a, b, ab, e) = made.dstudy.two_way, made.results.vcomp
+    table = first_two_way(made.dstudy.components, made.dstudy.plan)
+    a, b, ab, e = made.results.vcomp
     assert table.n_replicates == 3
     for place, (n_a, n_b) in enumerate(made.cells):
         part = _part(table, made, place, made.results.vcomp.to_numpy())

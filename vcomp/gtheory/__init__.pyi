@@ -7,12 +7,13 @@ from .planned_quantity import HasDStudies as HasDStudies
 from .projection import CoefficientName as CoefficientName
 from .projection import ObjectiveName as ObjectiveName
 from .projection import PlannedName as PlannedName
-from .projection import Weights as Weights
+from .projection import first_two_way as first_two_way
 from .projection import weights as weights
 from .published import PublishedComponents as PublishedComponents
 from .published import from_components as from_components
 from .published import from_mean_squares as from_mean_squares
 from .requirement import Requirement as Requirement
+from .requirement import requirement_ratio as requirement_ratio
 from .study import DStudy as DStudy
 from .study import dstudy as dstudy
 from .study_record import omitted_interaction as omitted_interaction
@@ -20,4 +21,3 @@ from .table_components import crossed_components as crossed_components
 from .table_components import matrix_components as matrix_components
 from .universe import Counts as Counts
 from .universe import all_sizes as all_sizes
-from .universe import refuse_sizes_as_options as refuse_sizes_as_options

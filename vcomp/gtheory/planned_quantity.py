@@ -33,7 +33,7 @@ from vcomp.gtheory.projection import (
 )
 from vcomp.gtheory.requirement import check_requirement, required_size, requirement_ratio
 from vcomp.gtheory.study import DStudy, dstudy
-from vcomp.gtheory.universe import all_sizes, refuse_sizes_as_options
+from vcomp.gtheory.universe import all_sizes
 from vcomp.inference import (
     EstimatedQuantity,
     Projected,
@@ -162,7 +162,6 @@ class HasDStudies:
         3  0.960  0.981
         """
         planned = self._planned_components()
-        refuse_sizes_as_options(planned.facet_names, alpha=alpha, object=object)
         study = dstudy(
             planned,
             design,
@@ -171,11 +170,10 @@ class HasDStudies:
             universe=universe,
             within=within,
             layout=layout,
-            sizes=sizes,
+            sizes=all_sizes(sizes, n, planned.facet_names, alpha=alpha, object=object),
             alpha=alpha,
             negative=negative,
             interval=self._source(interval, negative),
-            **n,
         )
         return replace(study, mean=self._mean_of_scores())
 
@@ -250,8 +248,8 @@ class HasDStudies:
         p = 2 (standard error 0.707), 95 % interval [0.614, 3.39] by Wald
         """
         facets = self._components().facet_names
-        refuse_sizes_as_options(facets, alpha=alpha, object=object, goal=goal, cut=cut)
-        plan = PlanOptions(design, object, all_sizes(sizes, n), fixed, universe, within, layout)
+        wanted = all_sizes(sizes, n, facets, alpha=alpha, object=object, goal=goal, cut=cut)
+        plan = PlanOptions(design, object, wanted, fixed, universe, within, layout)
         options = _QuantityOptions(plan, negative, goal, coefficient, facet, cut)
         return _quantity(
             self._components(),

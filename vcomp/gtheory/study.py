@@ -16,7 +16,7 @@ from vcomp.gtheory import study_record
 from vcomp.gtheory.plan import DStudyPlan, make_plans
 from vcomp.gtheory.projection import CoefficientName, ObjectiveName, PlannedName
 from vcomp.gtheory.requirement import Requirement, check_requirement
-from vcomp.gtheory.study_record import StudyRecord, study_table
+from vcomp.gtheory.study_record import StudyRecord, requirement_of, study_table
 from vcomp.gtheory.study_views import (
     draw,
     draw_phi_lambda,
@@ -257,9 +257,9 @@ class DStudy(InJson, display.Printed, StudyRecord):
         For Eρ² = 0.9, 18 levels of i are needed.
         """
         chosen = check_requirement(self.plan, goal, coefficient, facet)
-        first = self.requirement(goal, coefficient, chosen)
+        first = requirement_of(self, goal, coefficient, chosen)
         plans = self.plan.by_other_sizes(chosen)
-        further = (self.requirement(goal, coefficient, chosen, plan) for plan in plans[1:])
+        further = (requirement_of(self, goal, coefficient, chosen, plan) for plan in plans[1:])
         return replace(first, further=tuple(further))
 
     def optimize(

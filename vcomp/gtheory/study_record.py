@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import (
     QUANTITIES,
     CoefficientName,
-    first_two_way,
     planned_limits,
     planned_quantity,
     quantities,
@@ -31,16 +30,13 @@ from vcomp.gtheory.projection import (
 )
 from vcomp.gtheory.requirement import (
     Requirement,
-    check_requirement,
     required_size,
-    requirement_ratio,
 )
 from vcomp.gtheory.universe import check_columns
 from vcomp.inference import (
     LevelVariances,
     Projected,
     Quantities,
-    TwoWayMeanSquares,
     UsedComponents,
     VarianceComponents,
 )
@@ -126,23 +122,6 @@ class StudyRecord:
         if not all(agree):
             raise ValueError("its values contradict each other")
 
-    def with_plan(self, plan: DStudyPlan, source: IntervalSource | None) -> Self:
-        """Return the D-study of the same components with another plan.
-
-        Parameters
-        ----------
-        plan : of the D-study
-        source : of the intervals; the components and their covariance if None
-        """
-        return project(
-            type(self),
-            self.components,
-            plan,
-            alpha=self.alpha,
-            negative=self.negative,
-            source=source,
-        )
-
     def projected(self, name: str, plan: DStudyPlan | None = None) -> Quantities:
         """Return a quantity of every plan as a function of the components.
 
@@ -155,89 +134,34 @@ class StudyRecord:
             weights(self.components, self.plan if plan is None else plan), name
         )
 
-    @property
-    def two_way(self) -> TwoWayMeanSquares | None:
-        """The mean squares that give limits of the first plan from F quantiles, or None."""
-        return first_two_way(self.components, self.plan)
-
-    def requirement(
-        self,
-        goal: float,
-        coefficient: CoefficientName,
-        facet: str | None,
-        plan: DStudyPlan | None = None,
-    ) -> Requirement:
-        """Return the size of a facet that a coefficient needs; see :meth:`DStudy.required`.
-
-        Parameters
-        ----------
-        goal : of the coefficient, between 0 and 1
-        coefficient : ``"Erho2"`` or ``"Phi"``
-        facet : may be None where only one has a size
-        plan : whose first row has the sizes of the other facets; that of the study if None
-        """
-        return required_size(
-            self.components,
-            self.source,
-            self.plan if plan is None else plan,
-            negative=self.negative,
-            goal=goal,
-            coefficient=coefficient,
-            facet=facet,
-            alpha=self.alpha,
-        )
-
-    def required_facet(self, goal: float, coefficient: str, facet: str | None) -> str:
-        """Return the facet whose size is required, if the requirement is possible.
-
-        Parameters
-        ----------
-        goal, coefficient, facet : see :meth:`requirement`
-
-        Raises
-        ------
-        PlanError
-            If the goal, coefficient or facet is not a possible one.
-        """
-        return check_requirement(self.plan, goal, coefficient, facet)
-
-    def required_ratio(self, goal: float, coefficient: str, facet: str) -> Quantities:
-        """Return the required size, not rounded up, as a ratio of components.
-
-        Parameters
-        ----------
-        goal, coefficient, facet : see :meth:`requirement`
-        """
-        return requirement_ratio(self.components, self.plan, goal, coefficient, facet)
-
-    def sizes_table(self, columns: Iterable[str] = ()) -> pd.DataFrame:
-        """Return the sizes of the facets, one row per plan, for a table with other columns.
-
-        Parameters
-        ----------
-        columns : names of the other columns of the table
-
-        Raises
-        ------
-        PlanError
-            If a facet has the name of one of them.
-        """
-        import pandas as pd
-
-        check_columns(columns, self.plan.facets)
-
-        labels = self.plan.labels
-        index = pd.RangeIndex(len(self.plan)) if labels is None else pd.Index(labels)
-        sized = zip(self.plan.facets, self.plan.sizes.T, strict=True)
-        return pd.DataFrame({facet: _whole(sizes) for facet, sizes in sized}, index=index)
-
 
 S = TypeVar("S", bound=StudyRecord)
 
 
 def study_table(study: StudyRecord) -> pd.DataFrame:
     """Return one row per plan: its sizes and columns; see :attr:`DStudy.table`."""
-    return study.sizes_table(study.columns).assign(**study.columns)
+    return sizes_table(study.plan, study.columns).assign(**study.columns)
+
+
+def sizes_table(plan: DStudyPlan, columns: Iterable[str] = ()) -> pd.DataFrame:
+    """Return the sizes of the facets, one row per plan, for a table with other columns.
+
+    Parameters
+    ----------
+    plan : of the D-study
+    columns : names of the other columns of the table
+
+    Raises
+    ------
+    PlanError
+        If a facet has the name of one of them.
+    """
+    import pandas as pd
+
+    check_columns(columns, plan.facets)
+    index = pd.RangeIndex(len(plan)) if plan.labels is None else pd.Index(plan.labels)
+    sized = zip(plan.facets, plan.sizes.T, strict=True)
+    return pd.DataFrame({facet: _whole(sizes) for facet, sizes in sized}, index=index)
 
 
 def _whole(sizes: FloatArray) -> Any:
@@ -295,6 +219,54 @@ def project(
     notes = study_notes(components, local.used, plan, columns)
     notes += tuple(f"Intervals: {note}." for note in said)
     return of(plan, components, alpha, negative, columns, methods, notes, source)
+
+
+def of_other_plan(study: S, plan: DStudyPlan, source: IntervalSource | None) -> S:
+    """Return the D-study of the same components with another plan.
+
+    Parameters
+    ----------
+    study : of the components
+    plan : of the other D-study
+    source : of its intervals; the components and their covariance if None
+    """
+    return project(
+        type(study),
+        study.components,
+        plan,
+        alpha=study.alpha,
+        negative=study.negative,
+        source=source,
+    )
+
+
+def requirement_of(
+    study: StudyRecord,
+    goal: float,
+    coefficient: CoefficientName,
+    facet: str | None,
+    plan: DStudyPlan | None = None,
+) -> Requirement:
+    """Return the size of a facet that a coefficient needs; see :meth:`DStudy.required`.
+
+    Parameters
+    ----------
+    study : with components, policy and intervals
+    goal : of the coefficient, between 0 and 1
+    coefficient : ``"Erho2"`` or ``"Phi"``
+    facet : may be None where only one has a size
+    plan : whose first row has the sizes of the other facets; that of the study if None
+    """
+    return required_size(
+        study.components,
+        study.source,
+        study.plan if plan is None else plan,
+        negative=study.negative,
+        goal=goal,
+        coefficient=coefficient,
+        facet=facet,
+        alpha=study.alpha,
+    )
 
 
 _UNSHARED = (

@@ -33,7 +33,13 @@ from vcomp.gtheory.projection import (
     planned_quantity,
     weights,
 )
-from vcomp.gtheory.study_record import StudyRecord, study_table
+from vcomp.gtheory.study_record import (
+    StudyRecord,
+    of_other_plan,
+    requirement_of,
+    sizes_table,
+    study_table,
+)
 from vcomp.inference import VarianceComponents, used_components
 from vcomp.inference.intervals import FromComponents, note_on_scores, unbiased_covariance
 
@@ -74,7 +80,7 @@ def quantity_table(study: StudyRecord, what: str, se: str) -> pd.DataFrame:
         "low": limits.low,
         "high": limits.high,
     }
-    return study.sizes_table(estimates).assign(**estimates)
+    return sizes_table(study.plan, estimates).assign(**estimates)
 
 
 def _unbiased(components: VarianceComponents) -> FloatArray:
@@ -122,7 +128,7 @@ def phi_lambda_table(study: StudyRecord, cut: Any) -> pd.DataFrame:
                 (one, float(local.values(index)[0]), float(local.standard_errors(index)[0]), *ends)
             )
     columns = ("cut", "estimate", "se", "low", "high")
-    table = study.sizes_table(columns)
+    table = sizes_table(study.plan, columns)
     repeated = table.loc[table.index.repeat(len(cuts))]
     if study.plan.labels is None:
         repeated = repeated.reset_index(drop=True)
@@ -266,8 +272,8 @@ def _explanations(study: StudyRecord) -> list[str]:
     named = [f for f in study.plan.facets if f not in {REPLICATE, *study.plan.universe.fixed}]
     if len(named) == 1 and study.columns["universe_var"][0] > 0:
         lines += [
-            str(study.requirement(0.95, "Erho2", named[0])),
-            str(study.requirement(0.95, "Phi", named[0])),
+            str(requirement_of(study, 0.95, "Erho2", named[0])),
+            str(requirement_of(study, 0.95, "Phi", named[0])),
         ]
     return lines
 
@@ -338,7 +344,7 @@ def draw_phi_lambda(study: StudyRecord, cut: Any, ax: Any | None) -> Any:
         spread = 3.0 * math.sqrt(max(float(study.columns["universe_var"].max()), 0.0))
         cut = np.linspace(mean - spread, mean + spread, _POINTS)
     table = phi_lambda_table(study, cut)
-    sizes = study.sizes_table()
+    sizes = sizes_table(study.plan)
     labels = study.plan.labels or [_sized(row) for row in sizes.to_dict("records")]
     n = len(table) // len(labels)
     curves = {name: table.iloc[k * n : (k + 1) * n] for k, name in enumerate(labels)}
@@ -375,7 +381,7 @@ def _required(
     required = {}
     for (sizes, row), name in itertools.product(first.items(), chosen):
         one = replace(study.plan, sizes=row[None, :])
-        needs = study.requirement(goal, name, facet, one)
+        needs = requirement_of(study, goal, name, facet, one)
         required[name, sizes] = plots.Required(needs.n, needs.low, needs.high)
     return required
 
@@ -392,9 +398,9 @@ def _curves(study: StudyRecord, facet: str, required: Mapping[Any, Required]) ->
     sizes[:, column] = np.tile(fine, len(plan))
     dense = replace(plan, sizes=np.unique(sizes, axis=0))
     if study.source.interval != "profile":
-        return study_table(study.with_plan(dense, study.source))
+        return study_table(of_other_plan(study, dense, study.source))
     # A profile needs many maximisations, so only the planned sizes have intervals.
-    table = study_table(study.with_plan(dense, None))
+    table = study_table(of_other_plan(study, dense, None))
     ends = [f"{name}_{end}" for name in SYMBOLS for end in ("low", "high")]
     return table.assign(**dict.fromkeys(ends, math.nan))
 

@@ -97,44 +97,31 @@ def effective_sizes(counts: Counts, *, outer_is_object: bool) -> tuple[float, fl
     return total**2 / squares, squares / total
 
 
-def all_sizes(sizes: Mapping[str, Any] | None, n: Mapping[str, Any]) -> dict[str, Any]:
+def all_sizes(
+    sizes: Mapping[str, Any] | None,
+    n: Mapping[str, Any],
+    facets: Iterable[str] = (),
+    **options: Any,
+) -> dict[str, Any]:
     """Return the sizes that are given as a mapping and those given as keywords.
 
     Parameters
     ----------
     sizes : for facets whose names are not Python names, or are names of parameters
     n : by keyword
+    facets : of the G-study
+    **options : arguments of the call; one with the name of a facet may be meant as its size
 
     Raises
     ------
     PlanError
-        If `sizes` is not a mapping, or the size of a facet is given twice.
+        If `sizes` is not a mapping, the size of a facet is given twice, or as an option.
 
     Examples
     --------
     >>> all_sizes({"exam item": 20}, {"a": [1, 2]})
     {'exam item': 20, 'a': [1, 2]}
-    """
-    if sizes is None:
-        return dict(n)
-    if not isinstance(sizes, Mapping):
-        raise PlanError(f"sizes is a mapping such as {{'topic': [25, 50]}}, not {sizes!r}")
-    twice = [f for f in n if f in sizes]
-    if twice:
-        raise PlanError(f"the size of {twice[0]!r} is given twice, in sizes= and as {twice[0]}=")
-    return {**sizes, **n}
-
-
-def refuse_sizes_as_options(facets: Iterable[str], **options: Any) -> None:
-    """Refuse sizes of facets that have the names of options, with what to write.
-
-    Raises
-    ------
-    PlanError
-
-    Examples
-    --------
-    >>> refuse_sizes_as_options(["alpha", "p"], alpha=20)
+    >>> all_sizes(None, {}, ["alpha", "p"], alpha=20)
     Traceback (most recent call last):
     vcomp.exceptions.PlanError: alpha= is an option here: the size of the facet 'alpha' is given
     as sizes={'alpha': 20}
@@ -149,6 +136,14 @@ def refuse_sizes_as_options(facets: Iterable[str], **options: Any) -> None:
                 f"sizes={{{name!r}: {value!r}}}",
                 column=name,
             )
+    if sizes is None:
+        return dict(n)
+    if not isinstance(sizes, Mapping):
+        raise PlanError(f"sizes is a mapping such as {{'topic': [25, 50]}}, not {sizes!r}")
+    twice = [f for f in n if f in sizes]
+    if twice:
+        raise PlanError(f"the size of {twice[0]!r} is given twice, in sizes= and as {twice[0]}=")
+    return {**sizes, **n}
 
 
 def read_sizes(facet: str, wanted: Any) -> tuple[float | Counts, ...]:

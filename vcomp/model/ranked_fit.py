@@ -148,8 +148,9 @@ class RankAccuracy(UniverseScores):
         0     50      2      0.70  shrunken
         1    150      2      0.77  shrunken
         """
-        self._refuse_sizes(alpha=alpha, object=object, draws=draws, threshold=threshold)
-        planned = PlanOptions(design, object, all_sizes(sizes, n), fixed, universe)
+        known = {"alpha": alpha, "object": object, "draws": draws, "threshold": threshold}
+        wanted = all_sizes(sizes, n, self._record.structure.facets, **known)
+        planned = PlanOptions(design, object, wanted, fixed, universe)
         options = RankOptions(estimator, variant, threshold, target, interval, alpha, draws, rng)
         return self._ranked(planned, groups).table(options)
 
@@ -230,8 +231,8 @@ class RankAccuracy(UniverseScores):
         from vcomp.ir import accuracy_of  # deferred for start-up time: a fit needs no measures
 
         facets, n_levels = self._record.structure.facets, self._record.structure.n_levels
-        self._refuse_sizes(alpha=alpha, trials=trials, workers=workers)
-        ranked, sampled, given = sampled_facet(facets, all_sizes(sizes, n))
+        wanted = all_sizes(sizes, n, facets, alpha=alpha, trials=trials, workers=workers)
+        ranked, sampled, given = sampled_facet(facets, wanted)
         levels = dict(zip(facets, n_levels, strict=True))
 
         def study(planned: Any) -> DStudy:

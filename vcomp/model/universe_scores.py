@@ -21,10 +21,8 @@ from vcomp.gtheory import (
     DStudyPlan,
     HasDStudies,
     MeanOfScores,
-    Weights,
     all_sizes,
     make_plans,
-    refuse_sizes_as_options,
     weights,
 )
 from vcomp.inference import Projected, VarianceComponents, check_policy
@@ -158,20 +156,16 @@ class UniverseScores(HasDStudies, Fitted):
         algorithm 1  0.60           0.624    0.054     0.058
         algorithm 2  0.72           0.721    0.054     0.061
         """
-        self._refuse_sizes(alpha=alpha, object=object)
-        wanted = all_sizes(sizes, n)
+        record, rows = self._record, self._rows
+        wanted = all_sizes(sizes, n, record.structure.facets, alpha=alpha, object=object)
         for name in _OF_DSTUDIES:
-            if name in n and name not in self._record.structure.facets:
+            if name in n and name not in record.structure.facets:
                 raise PlanError(
                     f"universe_scores() has no {name}=: its scores are of the universe in which "
                     f"all facets are random; res.dstudy(…, {name}=…) has the coefficients and "
                     "error variances of others"
                 )
-        record, rows = self._record, self._rows
         return universe_scores(record, rows, self.components, object, wanted, alpha, negative)
-
-    def _refuse_sizes(self, **options: Any) -> None:
-        refuse_sizes_as_options(self._record.structure.facets, **options)
 
 
 def object_scores(
@@ -412,9 +406,9 @@ def universe_scores(
     plan = make_plans(components, object=object_, n=n)
     if len(plan) > 1:
         raise PlanError("errors of objects need one size of each facet, or no sizes")
-    weighed, term = weights(components, plan), own_term(components, plan)
+    term = own_term(components, plan)
     objects, index = scores_of_term(record, access, term)
-    errors = Errors(objects.within, components, plan, weighed, negative)
+    errors = Errors(objects.within, components, plan, negative)
     low, high = wald_interval(objects.score, objects.se, alpha)
     relative, absolute = errors.of_plan()
     conditional_relative, conditional_absolute = errors.conditional()
@@ -513,7 +507,6 @@ class Errors:
     within: Within
     components: VarianceComponents
     plan: DStudyPlan
-    weights: Weights
     negative: Projected
 
     @property
@@ -531,7 +524,8 @@ class Errors:
         In the design of the G-study each object has its own numbers of levels; the mean over the
         objects is that of the D-study.
         """
-        relative, absolute = self.weights.relative, self.weights.absolute
+        shares = weights(self.components, self.plan)
+        relative, absolute = shares.relative, shares.absolute
         if self.plan.inverse_n is not None:
             inverse = self._own_inverse_n()
             absolute, relative = inverse * (absolute > 0.0), inverse * (relative > 0.0)
@@ -553,7 +547,7 @@ class Errors:
         within, effects = self.within, self._effects
         inverse = within.inverse_n
         if self.plan.inverse_n is None:
-            of_components = self.weights.absolute[0]
+            of_components = weights(self.components, self.plan).absolute[0]
             inverse = np.array([of_components[effects.all.index(e)] for e in effects.everything])
         absolute = (self._without_negative(within.components) * inverse).sum(axis=1)
         # Effects of facets that are nested in the object are not shared with other objects.

@@ -18,7 +18,7 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.display import SYMBOLS
 from vcomp.exceptions import EstimationError, PlanError, VcompWarning, did_you_mean, warn
-from vcomp.gtheory import DStudy
+from vcomp.gtheory import DStudy, first_two_way, requirement_ratio
 from vcomp.inference import Quantities, used_components
 from vcomp.inference.intervals import F_INTERVALS
 from vcomp.inference.resampling import check_facets
@@ -252,7 +252,7 @@ def required_ratios(
             "compare_measures for the one whose size is required"
         )
     made = {
-        name: study.required_ratio(goal, coefficient, str(facet))
+        name: requirement_ratio(study.components, study.plan, goal, coefficient, str(facet))
         for (name, study), facet in zip(studies.items(), facets.values(), strict=True)
     }
     known = {
@@ -309,7 +309,7 @@ def _logarithms(
     # No room for error variance: no size is enough.
     n = np.where(np.isnan(values), np.inf, values)
     by_f = study.source.interval in ("auto", "f")
-    table = study.two_way if by_f else None
+    table = first_two_way(study.components, study.plan) if by_f else None
     if table is not None and table.columns == facet:
         low, high = _f_ends(table, goal, coefficient, study.alpha)
     else:

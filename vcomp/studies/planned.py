@@ -74,7 +74,7 @@ def required_facet(study: DStudy, goal: float, facet: str | None) -> str | None:
     named = [f for f in free if f != REPLICATE] or free
     if facet is None and not named:
         return None
-    found = study.required_facet(goal, COEFFICIENTS[0], facet or named[0])
+    found = study.required(goal, COEFFICIENTS[0], facet or named[0]).facet
     return found if facet is not None or len(named) == 1 else None
 
 

@@ -14,7 +14,7 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.display import SYMBOLS
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
-from vcomp.gtheory import DStudy
+from vcomp.gtheory import DStudy, first_two_way, requirement_ratio
 from vcomp.inference import TwoWayMeanSquares
 from vcomp.inference.intervals import F_INTERVALS
 from vcomp.inference.resampling import Replicates
@@ -427,7 +427,7 @@ def required_sizes(
     v : (B, k + 1) components under the policy of the D-study for negative ones
     goal, coefficient, facet : as for :meth:`DStudy.required`
     """
-    ratio = study.required_ratio(goal, coefficient, facet)
+    ratio = requirement_ratio(study.components, study.plan, goal, coefficient, facet)
     b, room = v @ ratio.a[0], v @ ratio.denominator[0]
     # A difference within rounding error is zero, as in the scalar function.
     held = v @ np.maximum(-ratio.denominator[0], 0.0)
@@ -452,7 +452,8 @@ def _covered(study: SubsampleStudy, coefficient: str) -> FloatArray:
     coefficient : ``"Erho2"`` or ``"Phi"``
     """
     nothing = np.full(len(study.cells), np.nan)
-    plan, table = study.dstudy.plan, study.dstudy.two_way
+    plan = study.dstudy.plan
+    table = first_two_way(study.dstudy.components, plan)
     if table is None or study.results.method not in _OF_ANOVA:
         return nothing
     if plan.objects != {table.rows}:

@@ -21,7 +21,7 @@ from vcomp.gtheory.allocation.problem import AllocationSolution, Limit, SizeProb
 from vcomp.gtheory.allocation.solve import solve
 from vcomp.gtheory.allocation.solve_any import solve_any
 from vcomp.gtheory.requirement import outer_facets
-from vcomp.gtheory.study_record import S
+from vcomp.gtheory.study_record import S, of_other_plan
 from vcomp.markup import encodable
 
 SYMBOLS = {**display.SYMBOLS, "rel_err_var": "σ²(δ)", "abs_err_var": "σ²(Δ)"}
@@ -273,7 +273,7 @@ def _designed(record: AllocationRecord[S], alternative: Alternative) -> Allocate
     by_facet = dict(zip(plan.facets, sizes[0].tolist(), strict=True))
     order = [f for f in plan.design.outer_first if f in by_facet]
     whole = {f: int(by_facet[f]) if by_facet[f].is_integer() else by_facet[f] for f in order}
-    study = record.study.with_plan(plan, record.study.source)
+    study = of_other_plan(record.study, plan, record.study.source)
     return AllocatedDesign(str(plan.design), whole, float(solution.cost[0]), study, record.aim)
 
 

@@ -31,7 +31,7 @@ from vcomp.gtheory.allocation.solve import continuous_sizes
 from vcomp.gtheory.allocation.stability import Stability, find_stability
 from vcomp.gtheory.projection import quantities, weights
 from vcomp.gtheory.requirement import Requirement
-from vcomp.gtheory.study_record import S, study_table
+from vcomp.gtheory.study_record import S, of_other_plan, requirement_of, study_table
 from vcomp.inference import EstimatedQuantity, Quantities
 from vcomp.inference.intervals import FromComponents
 from vcomp.markup import encodable
@@ -129,7 +129,7 @@ class Allocation(display.Printed, AllocationRecord[S]):
             rows = alternative.solution.sizes
             source = self.study.source if self.study.source.interval != "profile" else None
             plan = replace(alternative.problem.plan, sizes=alternative.problem.sizes(rows))
-            projected = self.study.with_plan(plan, source)
+            projected = of_other_plan(self.study, plan, source)
             if source is None:
                 # A profile needs many maximisations, so only the best design has one.
                 projected = _without_intervals(projected)
@@ -222,7 +222,7 @@ class Allocation(display.Printed, AllocationRecord[S]):
         if aim.goal is None or not aim.is_coefficient or len(facets) != 1:
             return None
         plan, coefficient = self.best.study.plan, cast("CoefficientName", aim.coefficient)
-        return self.study.requirement(aim.goal, coefficient, facets[0], plan)
+        return requirement_of(self.study, aim.goal, coefficient, facets[0], plan)
 
     @cached_property
     def frontier(self) -> pd.DataFrame:
