@@ -23,6 +23,15 @@ _SIZE = (6.0, 4.0)
 _MOST_WHISKERS = 12
 """Number of whiskers above which those of several lines cannot be distinguished."""
 
+MOST_LINES = 12
+"""Largest number of lines that can be distinguished."""
+
+BANDS_UP_TO = 2
+"""Largest number of lines with their intervals as bands."""
+
+ASIDE = 5.0
+"""Points (1/72 inch) between the markers or whiskers of two lines at one size."""
+
 PAD = 0.08
 """Inches around the axes of a new figure."""
 

@@ -1,21 +1,25 @@
-"""Accuracy of tests over their number of topics, one panel per scale."""
+"""Accuracies, spans of estimates and p-values over the number of topics or other levels."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import BoolArray
-from vcomp.exceptions import check_alpha
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.exceptions import PlanError, check_alpha
 from vcomp.plots.canvas import (
+    ASIDE,
+    BANDS_UP_TO,
     COLOURS,
     GREY,
+    MOST_LINES,
     colours,
     escaped,
     legend,
+    moved,
     new_axes,
     number_axis,
     numbers,
@@ -286,4 +290,198 @@ def reliability_map(
     ax.set_ylabel(escaped(labels[1]))
     tidy_axes(ax, "both")
     legend(ax)
+    return ax
+
+
+Kind = Literal["span", "values"]
+
+
+def subsets(
+    table: pd.DataFrame,
+    x: str,
+    others: Sequence[str] = (),
+    *,
+    full: float | None = None,
+    kind: Kind = "span",
+    label: str = "estimate",
+    alpha: float = 0.05,
+    ax: Any | None = None,
+) -> Any:
+    """Draw spans of estimates over the size of the subsets, a line for each size of others.
+
+    Parameters
+    ----------
+    table : one row per size with the columns `x`, `others`, low, median, high and span
+    x : the column on the horizontal axis
+    others : further sizes
+    full : estimate from all the data, a grey line where values are drawn
+    kind : ``"span"`` draws the length of the spans, ``"values"`` medians with their spans: bands
+        for one or two lines, whiskers side by side for more, at the largest size only where
+        there are more than twelve
+    label : what was estimated
+    alpha : spans hold a share of 1 − alpha
+    ax : matplotlib axes to draw on; those of a new figure if None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    DataError
+        If a column is missing.
+    PlanError
+        If there are more lines than can be distinguished.
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> table = pd.DataFrame({"topic": [5, 10], "low": [0.2, 0.4], "median": [0.5, 0.6],
+    ...                       "high": [0.8, 0.7], "span": [0.6, 0.3]})
+    >>> ax = subsets(table, "topic", ax=Figure().subplots())
+    >>> ax.lines[0].get_ydata()
+    array([0.6, 0.3])
+    """
+    check_alpha(alpha)
+    require_columns(table, [x, *others, "low", "median", "high", "span"], "the table of subsets")
+    groups = list(dict.fromkeys(map(tuple, table[list(others)].to_numpy().tolist())))
+    if len(groups) > MOST_LINES:
+        raise PlanError(
+            f"{len(groups)} sizes of {', '.join(others)} make as many lines, and {MOST_LINES} "
+            f"can be distinguished: draw fewer sizes, or choose another x than {x!r}"
+        )
+    ax = new_axes(ax)
+    barred = with_whiskers(np.unique(table[x]), len(groups))
+    for place, (group, colour) in enumerate(zip(groups, colours(len(groups)), strict=True)):
+        chosen = (table[list(others)].to_numpy() == np.array(group)).all(axis=1)
+        rows = table[chosen].sort_values(x, kind="stable")
+        words = "  ".join(
+            f"{escaped(f)} = {display.count(n)}" for f, n in zip(others, group, strict=True)
+        )
+        if kind == "span":
+            ax.plot(rows[x], rows["span"], "o-", color=colour, label=words)
+        else:
+            aside = ASIDE * (place - (len(groups) - 1) / 2.0)
+            shown = rows if barred.all() else rows.tail(1)
+            banded = len(groups) <= BANDS_UP_TO
+            _draw_medians(
+                ax, rows, rows if banded else shown, x, colour, words, None if banded else aside
+            )
+    _finish_subsets(ax, table, x, label, kind, alpha, full)
+    if kind == "values" and len(groups) > BANDS_UP_TO and not barred.all():
+        ax.set_ylabel(f"{ax.get_ylabel()} at the largest {escaped(x)}")
+    if len(groups) > 1:
+        look = {} if kind == "span" else {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+        legend(ax, **look)
+    return ax
+
+
+def _draw_medians(
+    ax: Any,
+    rows: pd.DataFrame,
+    spans: pd.DataFrame,
+    x: str,
+    colour: Any,
+    words: str,
+    aside: float | None,
+) -> None:
+    """Draw medians, and the spans of some as a band or as whiskers so many points aside."""
+    at, low, high = numbers(spans, x, "low", "high")
+    high = np.where(np.isfinite(high), high, np.nan)
+    transform = ax.transData if aside is None else moved(ax, aside)
+    if aside is None:
+        ax.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0.0)
+    else:
+        ax.vlines(at, low, high, color=colour, linewidth=1.2, transform=transform)
+    ax.plot(rows[x], rows["median"], "o-", color=colour, label=words, transform=transform)
+
+
+def _finish_subsets(
+    ax: Any,
+    table: pd.DataFrame,
+    x: str,
+    label: str,
+    kind: Kind,
+    alpha: float,
+    full: float | None,
+) -> None:
+    inside = display.level(alpha)
+    ax.set_xlabel(f"{escaped(display.levels_of(x))} in a subset")
+    if kind == "span":
+        ax.set_ylabel(f"{escaped(label)}\nlength of the {inside} span")
+        ax.set_ylim(bottom=0.0)
+    else:
+        ax.set_ylabel(f"{escaped(label)}\nmedian and {inside} of subsets")
+        _limits_of_subsets(ax, table, x, full)
+        if full is not None and np.isfinite(full):
+            ax.axhline(full, color=GREY, linewidth=1.0)
+            ax.annotate("all the data", (0.995, full), xycoords=("axes fraction", "data"),
+                        xytext=(0, 3), textcoords="offset points", ha="right", color=GREY,
+                        fontsize="small")  # fmt: skip
+    tidy_axes(ax, "both")
+
+
+def _limits_of_subsets(ax: Any, table: pd.DataFrame, x: str, full: float | None) -> None:
+    """Set the limits, as matplotlib ignores lines that are moved aside."""
+    sizes = table[x].to_numpy(dtype=float)
+    room = 0.06 * (sizes.max() - sizes.min()) or 0.5 * sizes.max()
+    ax.set_xlim(sizes.min() - room, sizes.max() + room)
+    full_value = np.nan if full is None else full
+    values = np.append(table[["low", "median", "high"]].to_numpy(dtype=float).ravel(), full_value)
+    values = values[np.isfinite(values)]
+    low, high = values.min(), values.max()
+    if low > 0.0 and high > 10.0 * low:
+        number_axis(ax, "y", display.number, log=True)
+        ax.set_ylim(low / 1.15, high * 1.15)
+    else:
+        room = 0.05 * (high - low) or 0.05
+        ax.set_ylim(low - room, high + room)
+
+
+def p_value_lines(
+    n: FloatArray, lines: Mapping[str, FloatArray], *, seen: float, ax: Any | None = None
+) -> Any:
+    """Draw p-values over the number of topics, dashed beyond those of the collection.
+
+    Parameters
+    ----------
+    n : (m,) numbers of topics, increasing
+    lines : (m,) p-values by the name of their line; nan is not drawn
+    seen : topics of the collection
+    ax : matplotlib axes to draw on; those of a new figure if None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from matplotlib.figure import Figure
+    >>> ax = p_value_lines(
+    ...     np.array([10.0, 20.0]), {"≥ 0": np.array([0.2, 0.1])}, seen=20, ax=Figure().subplots())
+    >>> ax.get_xlabel()
+    'topics'
+    """
+    ax = new_axes(ax)
+    within, beyond = n <= seen, n >= seen
+    for (name, p), colour in zip(lines.items(), colours(len(lines)), strict=True):
+        ax.plot(n[within], p[within], "o-", color=colour, markersize=4, label=escaped(name))
+        if (n > seen).any():
+            ax.plot(n[beyond], p[beyond], "o--", color=colour, markersize=4, markerfacecolor="w")
+    if (n > seen).any():
+        ax.axvline(seen, color=GREY, linewidth=1.0, linestyle=":")
+    ax.set_xlabel("topics")
+    ax.set_ylabel("average p-value")
+    ax.set_ylim(bottom=0.0)
+    tidy_axes(ax, "both")
+    legend(ax, title="difference")
     return ax

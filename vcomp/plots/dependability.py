@@ -1,4 +1,4 @@
-"""Curves of Eρ² and Φ over the size of a facet."""
+"""Curves of Eρ² and Φ over the size of a facet, a cut score or the cost of a measurement."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray
 from vcomp.display import SYMBOLS
-from vcomp.exceptions import PlanError, check_alpha
+from vcomp.exceptions import PlanError, check_alpha, check_one_of
 from vcomp.plots.canvas import (
+    ASIDE,
+    BANDS_UP_TO,
     COLOURS,
     GREY,
+    MOST_LINES,
     colours,
     escaped,
+    legend,
     new_axes,
     number_axis,
     numbers,
@@ -31,11 +35,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _STYLES = {"Erho2": ("-", "o"), "Phi": ("--", "s")}
-_MOST_LINES = 12
-_BANDS_UP_TO = 2
-_ASIDE = 5.0
-"""Points (1/72 inch) between the markers of two lines at one size."""
-
 _WIDEST = 40.0
 """Points between the markers of the first and the last line."""
 
@@ -125,17 +124,17 @@ def dstudy(
     columns = [x, *others, *(c + e for c in coefficients for e in ("", "_low", "_high"))]
     require_columns(table, columns, "the table of the D-study")
     lines = list(_lines(table, x, others, coefficients, curves))
-    ax = new_axes(ax, (6.0, 4.0) if len(lines) <= _BANDS_UP_TO else (8.0, 4.5))
-    bands = len(lines) <= _BANDS_UP_TO and all(line.has_band for line in lines)
+    ax = new_axes(ax, (6.0, 4.0) if len(lines) <= BANDS_UP_TO else (8.0, 4.5))
+    bands = len(lines) <= BANDS_UP_TO and all(line.has_band for line in lines)
     known = any(line.points[["low", "high"]].notna().to_numpy().any() for line in lines)
-    aside = min(_ASIDE, _WIDEST / len(lines)) if known and not bands else 0.0
+    aside = min(ASIDE, _WIDEST / len(lines)) if known and not bands else 0.0
     at = [with_whiskers(line.points["x"].to_numpy(), len(lines)) for line in lines]
     for place, line in enumerate(lines):
         needs = None if required is None else required.get((line.coefficient, line.others))
         line.draw_curve(ax, goal, needs)
         if bands:
             line.draw_band(ax)
-        if len(lines) <= _BANDS_UP_TO:
+        if len(lines) <= BANDS_UP_TO:
             line.draw_need(ax, goal, needs)
         moved_by = aside * (place - (len(lines) - 1) / 2.0)
         line.draw_points(ax, moved_by, at[place] & (not bands))
@@ -200,11 +199,11 @@ def _lines(
     rows = table[list(others)].to_numpy(dtype=float).tolist()
     combinations = list(dict.fromkeys(map(tuple, rows)))
     n = len(combinations) * len(coefficients)
-    if n > _MOST_LINES:
+    if n > MOST_LINES:
         raise PlanError(
             f"{len(combinations)} combinations of sizes of {', '.join(others)} and "
             f"{len(coefficients)} {'coefficient' if len(coefficients) == 1 else 'coefficients'} "
-            f"make {n} lines, and {_MOST_LINES} can be distinguished: plan fewer sizes, or choose "
+            f"make {n} lines, and {MOST_LINES} can be distinguished: plan fewer sizes, or choose "
             f"one coefficient or another x than {x!r}"
         )
     varying = [k for k in range(len(others)) if len({row[k] for row in combinations}) > 1]
@@ -280,7 +279,7 @@ def _vertical(ax: Any, lines: Sequence[_Line]) -> None:
 
 def _legend(ax: Any, n: int, title: str | None) -> None:
     look = {"title": title, "title_fontsize": "small", "fontsize": "small", "edgecolor": "none"}
-    if n <= _BANDS_UP_TO:
+    if n <= BANDS_UP_TO:
         ax.legend(loc="lower right", framealpha=0.85, **look)
     else:
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), **look)
@@ -362,3 +361,226 @@ def cut_scores(
     ax.legend(frameon=False, title=f"{display.level(alpha)} intervals" if shaded else None)
     tidy_axes(ax, "both")
     return ax
+
+
+def measure_curves(
+    table: pd.DataFrame,
+    x: str,
+    coefficient: str,
+    *,
+    curves: pd.DataFrame | None = None,
+    goal: float | None = None,
+    alpha: float = 0.05,
+    xlabel: str | None = None,
+    ax: Any | None = None,
+) -> Any:
+    """Draw a coefficient over the size of a facet, one line per measure.
+
+    Parameters
+    ----------
+    table : one row per measure and size with the columns measure, `x`, the coefficient and the
+        ends ``_low`` and ``_high`` of its interval, which are whiskers side by side
+    x : the column on the horizontal axis
+    coefficient : ``"Erho2"`` or ``"Phi"``
+    curves : a table with many sizes, for the lines; without it the sizes of `table` are joined
+    goal : of the coefficient, a horizontal line
+    alpha : intervals have confidence 1 − alpha
+    xlabel : of the horizontal axis; "levels of" the facet if None
+    ax : matplotlib axes to draw on; those of a new figure if None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    DataError
+        If a column is missing.
+    PlanError
+        If there are more measures than lines that can be distinguished.
+    VcompError
+        If matplotlib is not installed.
+    """
+    check_alpha(alpha)
+    columns = ["measure", x, *(coefficient + e for e in ("", "_low", "_high"))]
+    require_columns(table, columns, "the table of measures")
+    names = list(dict.fromkeys(table["measure"]))
+    if len(names) > MOST_LINES:
+        raise PlanError(
+            f"{len(names)} measures make as many lines, and {MOST_LINES} can be distinguished: "
+            "use kind='dots', or compare fewer"
+        )
+    ax = new_axes(ax, (6.5, 4.2))
+    barred = True
+    for place, (name, colour) in enumerate(zip(names, colours(len(names)), strict=True)):
+        rows = table[table["measure"] == name].sort_values(x)
+        line = rows if curves is None else curves[curves["measure"] == name].sort_values(x)
+        ax.plot(line[x], line[coefficient], color=colour, linewidth=1.8)
+        aside = ASIDE * (place - (len(names) - 1) / 2.0)
+        points = list(numbers(rows, x, *columns[2:]))
+        at = with_whiskers(points[0], len(names))
+        barred = barred and bool(at.all())
+        points_aside(ax, points, aside, at, color=colour, marker="o", label=escaped(name))
+    if goal is not None:
+        ax.axhline(goal, color=GREY, linewidth=1.0)
+    _size_axis(ax, table if curves is None else curves, x)
+    ax.set_xlabel(xlabel or escaped(display.levels_of(x)))
+    where = "" if barred else f" at the largest {escaped(x)}"
+    ax.set_ylabel(f"{SYMBOLS[coefficient]}, {display.level(alpha)} intervals{where}")
+    _coefficient_axis(ax, table, curves, coefficient)
+    legend(ax, loc="lower right")
+    tidy_axes(ax, "both")
+    return ax
+
+
+def _size_axis(ax: Any, table: pd.DataFrame, x: str) -> None:
+    sizes = table[x].to_numpy(dtype=float)
+    low, high = sizes.min(), sizes.max()
+    room = (high / low) ** 0.04 if high > low else 1.5
+    ax.set_xlim(low / room, high * room)
+    number_axis(ax, "x", display.count, log=high > _LOG_FROM * low)
+
+
+def _coefficient_axis(
+    ax: Any, table: pd.DataFrame, curves: pd.DataFrame | None, name: str
+) -> None:
+    """Set the limits, as matplotlib ignores whiskers that are moved aside."""
+    lines = [] if curves is None else [*numbers(curves, name)]
+    values = np.concatenate([*numbers(table, name, f"{name}_low", f"{name}_high"), *lines])
+    values = values[np.isfinite(values)]
+    low = values.min() if values.size else 0.0
+    ax.set_ylim(np.floor(10.0 * low - 1e-9) / 10.0, 1.005)
+
+
+_LABELS = {
+    **SYMBOLS,
+    "rel_err_var": "relative error variance σ²(δ)",
+    "abs_err_var": "absolute error variance σ²(Δ)",
+}
+
+
+_MOST_MARKERS = 40
+"""Largest number of points of a line that have a marker each."""
+
+
+_LOG_COSTS_FROM = 20.0
+
+
+def frontier(
+    tables: Mapping[str, pd.DataFrame],
+    coefficient: str = "Erho2",
+    *,
+    is_whole: bool = True,
+    best: tuple[str, float, float] | None = None,
+    best_label: str = "",
+    best_interval: tuple[float, float] = (math.nan, math.nan),
+    budget: float | None = None,
+    goal: float | None = None,
+    alpha: float = 0.05,
+    ax: Any | None = None,
+) -> Any:
+    """Draw the coefficient of the best designs over their cost, a line for each table.
+
+    Parameters
+    ----------
+    tables : design → its frontier, with the columns ``cost`` and `coefficient`, the cheapest first
+    coefficient : ``"Erho2"``, ``"Phi"``, ``"rel_err_var"`` or ``"abs_err_var"``
+    is_whole : whether nothing better costs less than the next row: the line then goes in steps
+    best : design, cost and coefficient of the recommendation, which is marked
+    best_label : its sizes, for the legend
+    best_interval : of its coefficient, drawn as a whisker where it is known
+    budget, goal : lines, where they are given
+    alpha : the interval has confidence 1 − alpha
+    ax : matplotlib axes to draw on; those of a new figure if None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    PlanError
+        If the coefficient is not one of these, or there is no table.
+    DataError
+        If a column is missing.
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> table = pd.DataFrame({"cost": [10, 20], "Phi": [0.5, 0.6]})
+    >>> ax = frontier({"p × i": table}, "Phi", ax=Figure().subplots())
+    >>> ax.get_ylabel()
+    'Φ'
+    """
+    check_one_of("coefficient", coefficient, tuple(_LABELS))
+    if not tables:
+        raise PlanError("there is no frontier to draw")
+    for table in tables.values():
+        require_columns(table, ["cost", coefficient], "the table of the frontier")
+    ax = new_axes(ax, (6.5, 4.2))
+    palette = dict(zip(tables, colours(len(tables)), strict=True))
+    for design, table in tables.items():
+        cost, value = numbers(table, "cost", coefficient)
+        look = {"color": palette[design], "linewidth": 1.6, "label": escaped(design)}
+        look |= {"drawstyle": "steps-post" if is_whole else "default"}
+        if len(table) <= _MOST_MARKERS:
+            look |= {"marker": "o", "markersize": 3.5}
+        ax.plot(cost, value, **look)
+    if best is not None:
+        _mark(ax, best, best_label, best_interval, palette.get(best[0], GREY), alpha)
+    for name, at, line in (("budget", budget, ax.axvline), ("goal", goal, ax.axhline)):
+        if at is not None:
+            label = f"{name} {display.number(at, 6)}"
+            line(at, color=GREY, linewidth=1.0, linestyle=":", label=label)
+    _cost_axes(ax, tables, coefficient, best_interval)
+    return ax
+
+
+def _mark(
+    ax: Any,
+    best: tuple[str, float, float],
+    label: str,
+    interval: tuple[float, float],
+    colour: Any,
+    alpha: float,
+) -> None:
+    _, cost, value = best
+    low, high = interval
+    text = f"chosen: {escaped(label)}"
+    if not (math.isnan(low) or math.isnan(high)):
+        ends = [[value - low], [high - value]]
+        look = {"ecolor": colour, "elinewidth": 2.5, "capsize": 5.0, "capthick": 2.0}
+        ax.errorbar([cost], [value], yerr=np.maximum(ends, 0.0), fmt="none", zorder=4, **look)
+        text += f"\n({display.level(alpha)} interval)"
+    look = {"markeredgecolor": "black", "markerfacecolor": colour, "zorder": 5}
+    ax.plot([cost], [value], marker="D", markersize=8, linestyle="none", label=text, **look)
+
+
+def _money(cost: float) -> str:
+    return display.count(cost) if float(cost).is_integer() else display.number(cost)
+
+
+def _cost_axes(
+    ax: Any,
+    tables: Mapping[str, pd.DataFrame],
+    coefficient: str,
+    interval: tuple[float, float],
+) -> None:
+    costs = np.concatenate([t["cost"].to_numpy(dtype=float) for t in tables.values()])
+    log = costs.min() > 0.0 and costs.max() > _LOG_COSTS_FROM * costs.min()
+    number_axis(ax, "x", _money, log=log)
+    ax.set_xlabel("cost")
+    ax.set_ylabel(_LABELS[coefficient])
+    values = [t[coefficient].to_numpy(dtype=float) for t in tables.values()]
+    shown = np.concatenate([*values, [v for v in interval if math.isfinite(v)]])
+    falls = coefficient.endswith("err_var")
+    if falls and shown.min() > 0.0 and shown.max() > _LOG_COSTS_FROM * shown.min():
+        ax.set_yscale("log")
+    elif not falls:
+        ax.set_ylim(max(0.0, shown.min() - 0.02), min(1.0, shown.max() + 0.05) + 0.005)
+    tidy_axes(ax, "both")
+    # Where neither a line nor the interval of the recommendation is.
+    legend(ax, loc="upper right" if falls else "upper left")

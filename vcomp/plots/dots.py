@@ -1,4 +1,4 @@
-"""Dots: variance components, predicted effects (a caterpillar), and the items of a test."""
+"""Dots: components, predicted effects (a caterpillar), items of a test, measures side by side."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.display import SYMBOLS
 from vcomp.exceptions import DataError, VcompError, check_alpha
 from vcomp.plots.canvas import (
     COLOURS,
@@ -395,3 +396,77 @@ def _name_items(ax: Any, x: FloatArray, y: FloatArray, names: Sequence[str], mos
             text.remove()
         else:
             taken.append(box)
+
+
+_ASIDE_OF_MEASURES = 0.16
+"""Distance between the dots of two coefficients, as a share of the height of a measure."""
+
+
+_MARKERS = {"Erho2": "o", "Phi": "s"}
+
+
+def measures(
+    table: pd.DataFrame,
+    coefficients: Sequence[str] = ("Erho2", "Phi"),
+    *,
+    goal: float | None = None,
+    alpha: float = 0.05,
+    xlabel: str = "coefficient",
+    ax: Any | None = None,
+) -> Any:
+    """Draw coefficients as dots with their intervals, one row per measure.
+
+    Parameters
+    ----------
+    table : one row per measure with the columns measure and, of every coefficient, its value and
+        the ends ``_low`` and ``_high`` of its interval
+    coefficients : ``"Erho2"``, ``"Phi"`` or both
+    goal : of the coefficients, a vertical line
+    alpha : intervals have confidence 1 − alpha
+    xlabel : of the horizontal axis
+    ax : matplotlib axes to draw on; those of a new figure if None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    DataError
+        If a column is missing.
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> table = pd.DataFrame({"measure": ["AP", "RR"], "Phi": [0.88, 0.84],
+    ...                       "Phi_low": [0.82, 0.78], "Phi_high": [0.91, 0.89]})
+    >>> ax = measures(table, ["Phi"], ax=Figure().subplots())
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['AP', 'RR']
+    """
+    check_alpha(alpha)
+    columns = [c + e for c in coefficients for e in ("", "_low", "_high")]
+    require_columns(table, ["measure", *columns], "the table of measures")
+    ax = new_axes(ax, (6.0, max(2.2, 1.3 + 0.45 * len(table))))
+    drawn = table[columns].to_numpy(dtype=float)
+    drawn = drawn[np.isfinite(drawn)]
+    low = min([*drawn.tolist(), *([] if goal is None else [goal])], default=0.0)
+    ax.set_xlim(max(0.0, np.floor(10.0 * low - 1e-9) / 10.0 - 0.02), 1.01)
+    places = np.arange(len(table), dtype=float)
+    for k, name in enumerate(coefficients):
+        aside = places + _ASIDE_OF_MEASURES * (k - (len(coefficients) - 1) / 2.0)
+        value, left, right = numbers(table, name, f"{name}_low", f"{name}_high")
+        whiskers(ax, aside, left, right, color=COLOURS[k], linewidth=2.0)
+        ax.plot(value, aside, linestyle="none", marker=_MARKERS[name], color=COLOURS[k],
+                label=SYMBOLS[name], clip_on=False)  # fmt: skip
+    if goal is not None:
+        ax.axvline(goal, color=GREY, linewidth=1.0)
+    name_rows(ax, table["measure"])
+    ax.set_xlabel(f"{xlabel}, {display.level(alpha)} intervals")
+    if len(coefficients) > 1:
+        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), edgecolor="none")
+    tidy_axes(ax, "x")
+    return ax
