@@ -23,9 +23,7 @@ SYMBOLS = {"Erho2": "Eρ²", "Phi": "Φ"}
 """The coefficients of a D-study by name."""
 
 _MOST_DECIMALS = 10
-_MOST_DECADES = 6
 _LONG = 1e10
-_LINE = 92
 
 
 def decimals_for(values: Iterable[float], significant: int = 4) -> int:
@@ -79,7 +77,7 @@ def fixed(
     if decimals is None:
         decimals = decimals_for(column, significant)
         sizes = _sizes(column)
-        spans = bool(sizes) and max(sizes) > 10**_MOST_DECADES * min(sizes)
+        spans = bool(sizes) and max(sizes) > 10**6 * min(sizes)
         if spans or decimals > _MOST_DECIMALS or (sizes and max(sizes) >= _LONG):
             return [_written(v, f".{significant - 1}e", missing) for v in column]
     return [_written(v, f".{decimals}f", missing) for v in column]
@@ -489,7 +487,7 @@ def summary(tables: Sequence[Any], notes: Sequence[str] = ()) -> Any:
     notes = [*notes, *_on_open_intervals(tables)]
     if notes:
         shown = map(encodable, notes)
-        page.add_extra_txt([textwrap.fill(n, _LINE, subsequent_indent="  ") for n in shown])
+        page.add_extra_txt([textwrap.fill(n, 92, subsequent_indent="  ") for n in shown])
     return page
 
 

@@ -28,7 +28,6 @@ from vcomp.numerics import available_bytes, check_memory, slices
 _FEW = 16
 """Largest number of items whose covariance matrix is made even with fewer objects than items."""
 
-_EXACT = 1 << 24
 
 NO_VARIANCE = 64 * float(np.finfo(float).eps)
 """A sum of covariances below this, relative to the variances, is rounding error."""
@@ -136,7 +135,7 @@ def pair_counts(X: FloatArray, *, free_bytes: Callable[[], float] = available_by
     what = f"the covariances of {k:,} items need"
     check_memory(matrices, what, "use fewer items", DataError, free_bytes=free_bytes)
     # whole numbers of this size are exact in single precision, which is twice as fast
-    single = len(X) < _EXACT
+    single = len(X) < 1 << 24
     observed: Any = (~np.isnan(X)).astype(np.float32 if single else np.float64)
     return (observed.T @ observed).astype(np.float64)
 
@@ -344,8 +343,6 @@ _MOST_ITEMS = 16
 _DEPENDENT = 1e-10
 """Items whose correlation matrix has an eigenvalue below this are linearly dependent."""
 
-_SLICE = 4096
-
 
 def coefficients_of(c: ItemCovariances, n: int) -> tuple[dict[str, float], dict[str, str]]:
     """Return the coefficients, nan where undefined, with the reasons.
@@ -412,7 +409,7 @@ def best_split(S: FloatArray) -> float:
     """
     k = len(S)
     best = -math.inf
-    for part in slices(2 ** (k - 1), _SLICE):
+    for part in slices(2 ** (k - 1), 4096):
         numbers = np.arange(part.start, part.stop)
         # the last item is always in the second half: halves have no order
         first = (numbers[:, None] >> np.arange(k)) & 1

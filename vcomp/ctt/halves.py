@@ -36,8 +36,6 @@ SYMBOLS = {
 _MOST_SPLITS = 200_000
 """Largest number of splits that are all evaluated: those of 20 items."""
 
-_SPLITS = 1000
-_CELLS = 1 << 22
 _ROUNDING = 64 * float(np.finfo(float).eps)
 
 
@@ -249,7 +247,7 @@ def _splits(
     if split == "first-last":
         return (places < (k + 1) // 2)[None, :], "first and last items"
     if split == "random":
-        n = check_count(_SPLITS if trials is None else trials, "trials")
+        n = check_count(1000 if trials is None else trials, "trials")
         numbers = stream(seed_from(rng), 0)
         order = numbers.permuted(np.tile(places, (n, 1)), axis=1)
         return order < (k + 1) // 2, f"{display.count(n)} random splits"
@@ -326,7 +324,7 @@ def _table(X: FloatArray, first: BoolArray) -> tuple[pd.DataFrame, int]:
     V = float(totals @ totals)
     n_first = first.sum(axis=1)
     v_first, v_second, between = (np.empty(len(first)) for _ in range(3))
-    for part in slices(len(first), max(1, _CELLS // max(n, k))):
+    for part in slices(len(first), max(1, (1 << 22) // max(n, k))):
         A = D @ first[part].T.astype(float)
         B = totals[:, None] - A
         v_first[part], v_second[part] = np.square(A).sum(axis=0), np.square(B).sum(axis=0)

@@ -27,12 +27,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_SHOWN = 25
-"""Largest number of items that a summary shows."""
-
-_DECIMALS = 6
-
-
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ItemAnalysis(display.Printed):
     """One row per item, those to look at first; ``print`` it.
@@ -99,7 +93,7 @@ class ItemAnalysis(display.Printed):
     def __len__(self) -> int:
         return len(self.table)
 
-    def summary(self, max_items: int = _SHOWN) -> Any:
+    def summary(self, max_items: int = 25) -> Any:
         """Return a printable summary: text with ``print``, HTML in a notebook.
 
         Parameters
@@ -120,7 +114,7 @@ class ItemAnalysis(display.Printed):
             cells[header] = display.fixed(frame[name], decimals=3)
         # One item of a thousand changes α in the fifth decimal.
         largest = [np.nanmax(np.abs([*frame["alpha_change"], 0.0]))]
-        decimals = min(max(display.decimals_for(largest, 2), 3), _DECIMALS)
+        decimals = min(max(display.decimals_for(largest, 2), 3), 6)
         cells["α if dropped"] = display.fixed(frame["alpha_if_dropped"], decimals=decimals)
         cells["look at"] = list(frame["reason"])
         title = (

@@ -343,10 +343,6 @@ ReadSlices: TypeAlias = "Callable[[list[str], int], Iterator[tuple[pd.DataFrame,
 """Columns and a number of rows → pandas frames, each with the name of its file if it has one."""
 
 
-_SLICE = 65_536
-"""Rows that are read at a time to look for a value."""
-
-
 @dataclass(frozen=True, slots=True)
 class Part:
     """A part of the data that is read by itself: a file, a frame, or all of them.
@@ -384,7 +380,8 @@ class Part:
         """
         if not self.files:
             return False
-        return all(frame[name].isna().all() for frame, _ in self.slices([name], _SLICE))
+        # Rows that are read at a time to look for a value
+        return all(frame[name].isna().all() for frame, _ in self.slices([name], 65_536))
 
     def read_columns(self, names: Sequence[str]) -> dict[str, pd.Series]:
         """Return some of the columns, of a frame without making another one."""

@@ -174,13 +174,10 @@ class Reading:
         return memory(_bytes_of_rows(n_rows, n_columns))
 
 
-_BYTES_OF_A_VALUE = 24.0
-"""Bytes of one value of a row: as read, as category, and as code with its sums."""
-
-
 def _bytes_of_rows(n_rows: float, n_columns: int) -> float:
     """Return the approximate memory of rows and of intermediate values computed from them."""
-    return _BYTES_OF_A_VALUE * n_rows * n_columns
+    # Bytes of one value of a row: as read, as category, and as code with its sums
+    return 24.0 * n_rows * n_columns
 
 
 def check_progress(progress: bool | None, *, on_dask: bool = False) -> None:

@@ -24,13 +24,6 @@ PairTable: TypeAlias = tuple[LongArray, IntArray, FloatArray]
 PairTables: TypeAlias = Mapping[tuple[str, str], PairTable]
 
 
-_MAX_PARTS = 5
-"""Largest number of connected parts that are described."""
-
-_MAX_NAMES = 3
-"""Largest number of levels of a facet that are named in a part."""
-
-
 @dataclass(frozen=True, slots=True)
 class Incidence:
     """Which units of the facets occur together.
@@ -324,7 +317,8 @@ def _parts(top: Mapping[str, Any], incidence: Incidence) -> tuple[int, tuple[Con
         return 1, ()
     starts = np.cumsum([incidence.size(f) for f in top])[:-1]
     by_facet = dict(zip(top, np.split(part_of, starts), strict=True))
-    largest = np.argsort(-np.bincount(part_of), kind="stable")[:_MAX_PARTS]
+    # Largest number of connected parts that are described
+    largest = np.argsort(-np.bincount(part_of), kind="stable")[:5]
     return n_parts, tuple(_part(int(number), by_facet, top) for number in largest)
 
 
@@ -336,7 +330,8 @@ def _part(
     return ConnectedPart(
         sizes={f: int(members.size) for f, members in levels.items()},
         examples={
-            f: tuple(str(names[f][k]) for k in members[:_MAX_NAMES])
+            # Largest number of levels of a facet that are named in a part
+            f: tuple(str(names[f][k]) for k in members[:3])
             for f, members in levels.items()
         },
     )

@@ -505,8 +505,6 @@ def _quoted(name: str) -> str:
 
 
 _CROSS = " × "
-_NEAREST = 6
-"""Smallest width of the text in a box, in letters."""
 
 
 def _side_by_side(
@@ -536,7 +534,8 @@ def _box(
     *,
     nested: bool,
 ) -> list[str]:
-    room = max(width - 4, _NEAREST)
+    # Smallest width of the text in a box, in letters
+    room = max(width - 4, 6)
     if factor.facet is not None:
         lines = [label(factor.facet)]
         if nested and within is not None:

@@ -284,9 +284,6 @@ def _explanations(study: StudyRecord) -> list[str]:
 _POINTS = 100
 """Number of points of a curve; more would not be visible."""
 
-_REACH = 4.0
-"""Required sizes up to this many times the largest planned one are shown."""
-
 
 def draw(
     study: StudyRecord,
@@ -410,7 +407,8 @@ def _fine(planned: FloatArray, required: Sequence[float], largest: float) -> Flo
     low, high = planned.min(), planned.max()
     if low == high:
         low, high = min(low, max(1.0, low / 4.0)), 2.0 * high
-    near = [n for n in required if math.isfinite(n) and n <= _REACH * high]
+    # Required sizes up to this many times the largest planned one are shown
+    near = [n for n in required if math.isfinite(n) and n <= 4.0 * high]
     low, high = min([low, *near]), max([high, *near])
     fine = np.geomspace(low, high, _POINTS)
     return np.union1d(fine[fine < largest], planned)

@@ -83,12 +83,8 @@ def crossed_components(
     return components, influences
 
 
-_MANY_CELLS = 200_000
-"""Smallest number of cells of a large matrix, whose sums are made without rows."""
-
-
 def matrix_components(
-    scores: FloatArray, facets: tuple[str, ...], *, many_cells: int = _MANY_CELLS
+    scores: FloatArray, facets: tuple[str, ...], *, many_cells: int = 200_000
 ) -> VarianceComponents | None:
     """Return the components by REML of a large matrix with few missing cells.
 

@@ -20,8 +20,6 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 GREY = "#666666"
 
 _SIZE = (6.0, 4.0)
-_MOST_WHISKERS = 12
-"""Number of whiskers above which those of several lines cannot be distinguished."""
 
 MOST_LINES = 12
 """Largest number of lines that can be distinguished."""
@@ -183,7 +181,8 @@ def with_whiskers(sizes: FloatArray, n_lines: int) -> BoolArray:
     >>> with_whiskers(np.array([10.0, 20.0]), 3), with_whiskers(np.array([10.0, 20.0]), 7)
     (array([ True,  True]), array([False,  True]))
     """
-    return np.asarray((sizes == sizes.max(initial=0.0)) | (sizes.size * n_lines <= _MOST_WHISKERS))
+    # Number of whiskers above which those of several lines cannot be distinguished
+    return np.asarray((sizes == sizes.max(initial=0.0)) | (sizes.size * n_lines <= 12))
 
 
 def points_aside(

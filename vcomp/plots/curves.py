@@ -34,12 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _STYLES = ("-", "--", "-.", ":")
-_BANDS_UP_TO = 4
-_SHADE = 0.24
-"""Opacity of all bands of a panel together; their edges distinguish them."""
 
-_ASIDE = 4.0
-"""Points (1/72 inch) between the whiskers of two measures at one size."""
 
 _LOG_FROM = 8.0
 """Sizes this many times apart need a logarithmic axis."""
@@ -103,17 +98,19 @@ def accuracies(
     n = len(scales)
     drawn = panels(ax, n, _PANEL, columns=n, alone=_ALONE)
     for panel, (ylabel, names) in zip(drawn, scales.items(), strict=True):
-        banded, barred = len(names) <= _BANDS_UP_TO, True
+        banded, barred = len(names) <= 4, True
         for place, (name, colour) in enumerate(zip(names, colours(len(names)), strict=True)):
             points, line = (f[f["measure"] == name].sort_values("n") for f in (table, curves))
             look = {"color": colour, "linestyle": _STYLES[place % len(_STYLES)], "linewidth": 1.8}
             panel.plot(line["n"], line["estimate"], **look)
             if banded:
                 ends = (line["n"], line["low"], line["high"])
-                panel.fill_between(*ends, color=colour, alpha=_SHADE / len(names), linewidth=0.0)
+                # Opacity of all bands of a panel together; their edges distinguish them
+                panel.fill_between(*ends, color=colour, alpha=0.24 / len(names), linewidth=0.0)
                 for end in ends[1:]:
                     panel.plot(line["n"], end, **{**look, "linewidth": 0.6, "alpha": 0.7})
-            aside = 0.0 if banded else _ASIDE * (place - (len(names) - 1) / 2.0)
+            # Points (1/72 inch) between the whiskers of two measures at one size
+            aside = 0.0 if banded else 4.0 * (place - (len(names) - 1) / 2.0)
             at = with_whiskers(points["n"].to_numpy(dtype=float), len(names)) & (not banded)
             barred = barred and bool(banded or at.all())
             _points(panel, points, colour, aside, at)
@@ -147,7 +144,6 @@ def _finish(
 
 
 _DASHES = ("-", "--", "-.")
-_ROOM = 0.04
 
 
 def accuracy_curves(
@@ -216,7 +212,7 @@ def _extrapolation_finish(ax: Any, seen: pd.DataFrame, curves: pd.DataFrame, lab
     if largest > _LOG_FROM * edge:
         number_axis(ax, "x", display.count, log=True)
     else:
-        ax.set_xlim(0.0, largest * (1.0 + _ROOM))
+        ax.set_xlim(0.0, largest * 1.04)
     ax.set_xlabel("topics")
     ax.set_ylabel(escaped(label))
     if largest > edge:
@@ -227,11 +223,6 @@ def _extrapolation_finish(ax: Any, seen: pd.DataFrame, curves: pd.DataFrame, lab
     tidy_axes(ax, "both")
     if len(curves):
         legend(ax)
-
-
-_MAPPING_SHADE = 0.14
-_MOST_INK = 2000.0
-"""Ten times the sum of the opacities of all points: more points are paler."""
 
 
 def reliability_map(
@@ -277,11 +268,12 @@ def reliability_map(
     for curve in curves.values():
         require_columns(curve, ["x", "estimate", "obs_low", "obs_high"], "that of the curve")
     ax = new_axes(ax)
-    alpha = min(0.5, max(0.03, _MOST_INK / 10.0 / max(len(points), 1)))
+    # Sum of the opacities of all points: more points are paler
+    alpha = min(0.5, max(0.03, 200.0 / max(len(points), 1)))
     ax.plot(points["x"], points["y"], ".", color="0.3", markersize=4, markeredgewidth=0.0,
             alpha=alpha, rasterized=True)  # fmt: skip
     for place, (level, curve) in enumerate(sorted(curves.items())):
-        look = {"color": COLOURS[0], "alpha": _MAPPING_SHADE * (1 + place), "linewidth": 0.0}
+        look = {"color": COLOURS[0], "alpha": 0.14 * (1 + place), "linewidth": 0.0}
         words = f"{display.level(level)} of pairs"
         ax.fill_between(curve["x"], curve["obs_low"], curve["obs_high"], label=words, **look)
     for curve in list(curves.values())[:1]:

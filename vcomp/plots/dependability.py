@@ -35,11 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _STYLES = {"Erho2": ("-", "o"), "Phi": ("--", "s")}
-_WIDEST = 40.0
-"""Points between the markers of the first and the last line."""
 
-_WIDTH = 350.0
-"""Approximate width of an axis in points."""
 
 _LOG_FROM = 6.0
 
@@ -127,7 +123,8 @@ def dstudy(
     ax = new_axes(ax, (6.0, 4.0) if len(lines) <= BANDS_UP_TO else (8.0, 4.5))
     bands = len(lines) <= BANDS_UP_TO and all(line.has_band for line in lines)
     known = any(line.points[["low", "high"]].notna().to_numpy().any() for line in lines)
-    aside = min(ASIDE, _WIDEST / len(lines)) if known and not bands else 0.0
+    # Points between the markers of the first and the last line
+    aside = min(ASIDE, 40.0 / len(lines)) if known and not bands else 0.0
     at = [with_whiskers(line.points["x"].to_numpy(), len(lines)) for line in lines]
     for place, line in enumerate(lines):
         needs = None if required is None else required.get((line.coefficient, line.others))
@@ -250,7 +247,8 @@ def _horizontal(ax: Any, lines: Sequence[_Line], aside: float) -> None:
 
     sizes = np.concatenate([frame["x"].to_numpy() for n in lines for frame in (n.curve, n.points)])
     low, high = sizes.min(), sizes.max()
-    share = 0.03 + 0.5 * aside / _WIDTH
+    # Approximate width of an axis in points
+    share = 0.03 + 0.5 * aside / 350.0
     log = high > _LOG_FROM * low
     number_axis(ax, "x", display.count, log=log)
     if log:
@@ -459,10 +457,6 @@ _LABELS = {
 }
 
 
-_MOST_MARKERS = 40
-"""Largest number of points of a line that have a marker each."""
-
-
 _LOG_COSTS_FROM = 20.0
 
 
@@ -526,7 +520,8 @@ def frontier(
         cost, value = numbers(table, "cost", coefficient)
         look = {"color": palette[design], "linewidth": 1.6, "label": escaped(design)}
         look |= {"drawstyle": "steps-post" if is_whole else "default"}
-        if len(table) <= _MOST_MARKERS:
+        # Largest number of points of a line that have a marker each
+        if len(table) <= 40:
             look |= {"marker": "o", "markersize": 3.5}
         ax.plot(cost, value, **look)
     if best is not None:

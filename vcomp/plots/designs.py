@@ -12,19 +12,11 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.plots.canvas import COLOURS, GREY, escaped, new_axes
 
-_CIRCLES_POINTS = 96
 _MARGIN = 0.1
-_ROUNDS = 3
-"""Passes over nested circles: one places them, the others place each again among all others."""
 
 _SMALLEST = 0.002
 """Share of the picture below which an area cannot be seen."""
 
-_STEP = 4
-"""Step between the rows and columns of points that are tried as centres."""
-
-_OFF_CENTRE = 0.1
-"""Penalty of a position at the edge against one in the middle, as a share of the area."""
 
 _RADII = (0.4, 0.55, 0.7, 0.82, 0.92)
 """Radii that are tried, as shares of the largest at a place."""
@@ -95,7 +87,8 @@ def ellipses(
     outer = [f for f in facets if not nested_in[f]]
     placed = dict(zip(outer, _CROSSED[len(outer)], strict=True))
     inner = sorted((f for f in facets if nested_in[f]), key=lambda f: len(nested_in[f]))
-    for round_ in range(_ROUNDS if inner else 0):
+    # Passes over nested circles: one places them, the others place each again among all others
+    for round_ in range(3 if inner else 0):
         for facet in inner:
             others = {f: e for f, e in placed.items() if f != facet}
             best = _best_place(facet, others, nested_in)
@@ -141,7 +134,7 @@ def _best_place(
     """Return the circle at which the smallest area is largest."""
     from scipy.ndimage import distance_transform_edt
 
-    x, y = grid([e for f, e in others.items() if not nested_in[f]], _CIRCLES_POINTS)
+    x, y = grid([e for f, e in others.items() if not nested_in[f]], 96)
     covers = {f: e.covers(x, y) for f, e in others.items()}
     inside = np.logical_and.reduce([covers[f] for f in nested_in[facet]])
     step = float(x[0, 1] - x[0, 0])
@@ -155,9 +148,11 @@ def _best_place(
     # A circle has points inside its surroundings only; those at each distance are counted once.
     x_inside, y_inside, coded = x[inside], y[inside], codes[inside] * (len(_RADII) + 1)
     total = np.bincount(codes.ravel(), minlength=bit)[:, None]
-    for i, j in places[(places % _STEP == 0).all(axis=1)]:
+    # Step between the rows and columns of points that are tried as centres
+    for i, j in places[(places % 4 == 0).all(axis=1)]:
         distance = np.hypot(x_inside - x[i, j], y_inside - y[i, j])
-        off = _OFF_CENTRE * np.hypot(*(middle - (i, j))) / np.hypot(*np.ptp(places, axis=0))
+        # Penalty of a position at the edge against one in the middle, as a share of the area
+        off = 0.1 * np.hypot(*(middle - (i, j))) / np.hypot(*np.ptp(places, axis=0))
         radii = np.array(_RADII) * float(room[i, j])
         ring = np.searchsorted(radii, distance, side="right")
         rings = np.bincount(coded + ring, minlength=bit * (radii.size + 1))
@@ -194,17 +189,7 @@ KINDS = {
 }
 """Kinds of effects: label in the legend, and colour."""
 
-_SHADE = 0.4
-_POINTS = 500
 _LARGEST, _FEWEST = 13.0, 6.0
-_BROKEN_FROM = 9
-"""Length in letters above which names are broken at their colons."""
-
-_NOTE = 30
-"""Number of letters on a line of a note."""
-
-_WIDE = 7.0
-"""Width in inches of a picture with its legend on one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +234,7 @@ def venn(
     from matplotlib.patches import Ellipse as Patch
 
     ax = new_axes(ax, (5.4, 5.0))
-    x, y = grid(placed.values(), _POINTS)
+    x, y = grid(placed.values(), 500)
     places = areas(placed, x, y)
     image = np.zeros((*x.shape, 4))
     for node in nodes:
@@ -327,7 +312,8 @@ def lattice(nodes: Sequence[Node], title: str, *, ax: Any | None = None) -> Any:
 
 
 def _lines(node: Node) -> list[str]:
-    wrapper = textwrap.TextWrapper(_NOTE, break_long_words=False, break_on_hyphens=False)
+    # Number of letters on a line of a note
+    wrapper = textwrap.TextWrapper(30, break_long_words=False, break_on_hyphens=False)
     return [node.label, *wrapper.wrap(node.note)]
 
 
@@ -339,7 +325,7 @@ def _light(kind: str) -> tuple[float, float, float]:
     """Return the colour of a kind of effect mixed with white, to hide lines below."""
     from matplotlib.colors import to_rgb
 
-    red, green, blue = (1.0 - _SHADE * (1.0 - part) for part in to_rgb(KINDS[kind][1]))
+    red, green, blue = (1.0 - 0.4 * (1.0 - part) for part in to_rgb(KINDS[kind][1]))
     return red, green, blue
 
 
@@ -368,7 +354,8 @@ def _name_area(ax: Any, node: Node, area: BoolArray, x: Any, y: Any, wide: float
     room = distance_transform_edt(np.pad(area, 1))[1:-1, 1:-1]
     i, j = np.unravel_index(int(np.argmax(room)), room.shape)
     name = node.label.replace(" x ", " ×\n")
-    if max(map(len, name.split("\n"))) > _BROKEN_FROM:
+    # Length in letters above which names are broken at their colons
+    if max(map(len, name.split("\n"))) > 9:
         name = name.replace(":", ":\n")
     lines = name.split("\n")
     radius = float(room[i, j]) * float(x[0, 1] - x[0, 0]) / wide
@@ -393,7 +380,8 @@ def _finish(ax: Any, nodes: Sequence[Node], title: str) -> None:
         handles=handles,
         loc="upper center",
         bbox_to_anchor=(0.5, -0.01),
-        ncols=len(handles) if ax.figure.get_size_inches()[0] > _WIDE else min(2, len(handles)),
+        # Width in inches of a picture with its legend on one line
+        ncols=len(handles) if ax.figure.get_size_inches()[0] > 7.0 else min(2, len(handles)),
         frameon=False,
         fontsize="small",
     )

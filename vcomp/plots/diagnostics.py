@@ -14,9 +14,6 @@ from vcomp.exceptions import DataError, check_alpha
 from vcomp.plots.canvas import COLOURS, GREY, escaped, legend, new_axes, panels, tidy_axes
 
 _SIZE = (6.0, 4.0)
-_POINTS = 241
-_LOG_FROM = 30.0
-"""Values this many times apart need a logarithmic axis."""
 
 
 class Curve(Protocol):
@@ -107,7 +104,8 @@ def _draw(ax: Any, name: str, curve: Curve) -> None:
 
     theta, z = np.asarray(curve.theta, dtype=float), np.asarray(curve.z, dtype=float)
     inside = np.isfinite(theta) & np.isfinite(z)
-    if curve.low > 0.0 and theta[inside].max(initial=0.0) > _LOG_FROM * curve.low:
+    # Values this many times apart need a logarithmic axis
+    if curve.low > 0.0 and theta[inside].max(initial=0.0) > 30.0 * curve.low:
         ax.set_xscale("log")
         inside &= theta > 0.0  # a search that came to 0 left the axis there
     order = np.argsort(theta[inside])
@@ -137,13 +135,10 @@ def _smooth(theta: FloatArray, z: FloatArray) -> tuple[FloatArray, FloatArray]:
     theta, first = np.unique(theta, return_index=True)
     if theta.size < 3:
         return theta, z[first]
-    share = np.linspace(0.0, 1.0, _POINTS)
+    share = np.linspace(0.0, 1.0, 241)
     fine = np.interp(share, np.linspace(0.0, 1.0, theta.size), theta)
     fine = np.union1d(fine, theta)
     return fine, PchipInterpolator(theta, z[first])(fine)
-
-
-_MOST_BINS = 60
 
 
 def replicates(
@@ -245,7 +240,7 @@ def _bins(values: FloatArray) -> FloatArray:
     width = 2.0 * (high - low) / values.size ** (1.0 / 3.0)
     if width <= 0.0:
         return edges
-    n = int(np.clip(np.ceil(np.ptp(values) / width), edges.size - 1, _MOST_BINS))
+    n = int(np.clip(np.ceil(np.ptp(values) / width), edges.size - 1, 60))
     return np.linspace(values.min(), values.max(), n + 1)
 
 

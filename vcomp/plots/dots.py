@@ -186,13 +186,6 @@ def _labels(
     tidy_axes(ax, "x")
 
 
-_LABELLED = 40
-"""Number of levels above which they are not named."""
-
-_NAME_HEIGHT = 0.12
-"""Height of a name in inches."""
-
-
 def _indent(ax: Any) -> None:
     """Align the names at the left, so that their leading spaces are seen."""
     names = ax.get_yticklabels()
@@ -257,9 +250,11 @@ def effects(
     order = np.argsort(frame["estimate"].to_numpy(dtype=float), kind="stable")
     ranks = _spaced(len(frame), max_levels)
     shown = frame.iloc[order[ranks]]
-    few = len(frame) <= min(_LABELLED, max_levels)
+    # Number of levels above which they are not named
+    few = len(frame) <= min(40, max_levels)
     ax = new_axes(ax, (6.0, max(4.0, 1.0 + 0.19 * len(shown)) if few else 4.0))
-    named = few and ax.get_window_extent().height / ax.figure.dpi >= _NAME_HEIGHT * len(shown)
+    # Height of a name in inches
+    named = few and ax.get_window_extent().height / ax.figure.dpi >= 0.12 * len(shown)
     _draw_effects(ax, shown, ranks + 1.0, thin=not named)
     known = shown[["low", "high"]].notna().all(axis=1)
     xlabel = f"predicted effect of {escaped(term)}"
@@ -304,10 +299,6 @@ def _rank_label(term: str, shown: int, n: int) -> str:
 
 def _name(level: object) -> str:
     return ":".join(map(str, level)) if isinstance(level, tuple) else str(level)
-
-
-_MANY = 200
-"""Number of items above which their dots are smaller."""
 
 
 def items(
@@ -356,7 +347,8 @@ def items(
     ax = new_axes(ax)
     ax.axhline(0.0, color=GREY, linewidth=0.8)
     ax.axhline(low, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)))
-    size = 6.0 if drawn.sum() <= _MANY else 3.0
+    # Number of items above which their dots are smaller
+    size = 6.0 if drawn.sum() <= 200 else 3.0
     for group, marker, colour, name in (
         (drawn & ~flagged, "o", COLOURS[0], "not flagged"),
         (drawn & flagged, "D", COLOURS[1], "flagged"),
@@ -396,10 +388,6 @@ def _name_items(ax: Any, x: FloatArray, y: FloatArray, names: Sequence[str], mos
             text.remove()
         else:
             taken.append(box)
-
-
-_ASIDE_OF_MEASURES = 0.16
-"""Distance between the dots of two coefficients, as a share of the height of a measure."""
 
 
 _MARKERS = {"Erho2": "o", "Phi": "s"}
@@ -457,7 +445,8 @@ def measures(
     ax.set_xlim(max(0.0, np.floor(10.0 * low - 1e-9) / 10.0 - 0.02), 1.01)
     places = np.arange(len(table), dtype=float)
     for k, name in enumerate(coefficients):
-        aside = places + _ASIDE_OF_MEASURES * (k - (len(coefficients) - 1) / 2.0)
+        # Distance between the dots of two coefficients, as a share of the height of a measure
+        aside = places + 0.16 * (k - (len(coefficients) - 1) / 2.0)
         value, left, right = numbers(table, name, f"{name}_low", f"{name}_high")
         whiskers(ax, aside, left, right, color=COLOURS[k], linewidth=2.0)
         ax.plot(value, aside, linestyle="none", marker=_MARKERS[name], color=COLOURS[k],

@@ -31,8 +31,6 @@ TOTAL_GAUGE, REPEATABILITY = "total gauge R&R", "repeatability"
 REPRODUCIBILITY, PART_TO_PART = "reproducibility", "part-to-part"
 TOTAL = "total variation"
 
-_CATEGORIES = 1.41
-"""√2 as AIAG prints it: distinct categories are so many standard deviations of the gauge."""
 
 _POOLED_FROM = 0.25
 """The p-value above which AIAG pools an interaction with repeatability."""
@@ -355,7 +353,8 @@ def _categories(ratio: SummedComponents, of_parts: float) -> tuple[float, float,
     def cut(x: float) -> float:
         if np.isnan(x) or np.isinf(x):
             return x
-        number = _CATEGORIES * max(x, 0.0) ** 0.5
+        # √2 as AIAG prints it: distinct categories are so many standard deviations of the gauge
+        number = 1.41 * max(x, 0.0) ** 0.5
         return max(1.0, float(np.floor(display.snapped(number, float(np.round(number))))))
 
     value = float(ratio.values[0])
@@ -438,9 +437,6 @@ _GRADES = (
     f"not acceptable (above {_MARGINAL:g} %)",
 )
 
-_ENOUGH = 5
-"""Number of distinct categories that AIAG requires."""
-
 
 def _stubs(study: GaugeStudy) -> list[str]:
     level = dict.fromkeys(study.sources, 2)
@@ -471,7 +467,7 @@ def _verdict(study: GaugeStudy) -> list[str]:
         notes.append(f"{note}.")
     notes.append(
         f"AIAG: below {_ACCEPTABLE:g} % acceptable, up to {_MARGINAL:g} % depending on the use, "
-        f"above not acceptable; and at least {_ENOUGH} distinct categories."
+        f"above not acceptable; and at least 5 distinct categories."
     )
     ends = ""
     if not np.isnan(study.categories_low):

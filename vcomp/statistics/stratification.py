@@ -61,8 +61,6 @@ _NOTHING = 1e-20
 _ROUNDED_MEAN = 1e-12
 """The same share for the mean of a centred column, which is rounding error."""
 
-_MOST_WIDE = 2e7
-"""Largest number of elements in the tables of sparse columns that are split into strata."""
 
 MOST_AXES = 12
 """Largest number of axes: k axes make 2^k strata."""
@@ -74,7 +72,7 @@ def stratify(
     groupings: Groupings | None = None,
     *,
     most_axes: int = MOST_AXES,
-    most_wide: float = _MOST_WIDE,
+    most_wide: float = 2e7,
     free_bytes: Callable[[], float] = available_bytes,
 ) -> StratumStatistics | None:
     """Return the strata of the rows; None if there are too many.
@@ -398,9 +396,6 @@ def _columns_inside(
     return [tuple(int(j) for j in np.flatnonzero(row)) for row in inside]
 
 
-_MAX_AXES = 6
-
-
 @dataclass(frozen=True, slots=True)
 class Holes:
     """The empty cells.
@@ -470,7 +465,7 @@ def complete(
     """
     grid = partial.grid
     groupings = find_groupings(chunk.terms, grid)
-    if not groupings.are_nested or len(grid.axes) > _MAX_AXES:
+    if not groupings.are_nested or len(grid.axes) > 6:
         return None
     n_cells, n_columns = grid.n_combinations * grid.n_cells, 1 + chunk.X.shape[1]
     # The engine fills a copy of the tables.

@@ -94,8 +94,6 @@ class _CostReader(TokenReader):
         return 1.0
 
 
-_LARGE = 1000.0
-
 _EXAMPLE = 'such as {"topic": 50, "topic:judge": 2}'
 
 
@@ -434,7 +432,7 @@ def money(value: float) -> str:
     """
     hundredths = round(float(value), 2)
     whole = hundredths.is_integer() and hundredths > 0.0
-    return display.count(hundredths) if whole or value >= _LARGE else display.number(value, 6)
+    return display.count(hundredths) if whole or value >= 1000.0 else display.number(value, 6)
 
 
 def _amount(value: float) -> str:

@@ -27,9 +27,6 @@ a tolerance is not transitive."""
 EQUAL = 4.0 * TIE
 """Relative difference of values within which they may be equal."""
 
-_MOST_DOUBLINGS = 60
-"""Largest number of times that all sizes are doubled, which is beyond any countable size."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SizeProblem:
@@ -117,7 +114,8 @@ def first_sizes(
     limit : (K,)
     """
     sizes = np.tile(lo, (len(errors), 1))
-    for _ in range(_MOST_DOUBLINGS):
+    # Largest number of times that all sizes are doubled, which is beyond any countable size
+    for _ in range(60):
         more = evaluate(errors, 1.0 / sizes) > limit
         if not more.any():
             break

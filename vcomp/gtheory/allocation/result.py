@@ -52,9 +52,6 @@ _FUNCTION_POINTS = 60
 _CHEAPER = 1.0 - 1e-9
 """Costs closer than this ratio are equal."""
 
-_BEYOND = 2.0
-"""With a goal the frontier extends to this many times the cost of the best design."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frontiers:
@@ -428,7 +425,8 @@ def _trace_frontiers(allocation: AllocationRecord[Any]) -> Frontiers:
     """
     aim = allocation.aim
     best = allocation.best.cost
-    most = aim.budget if aim.budget is not None else _BEYOND * best
+    # With a goal the frontier extends to this many times the cost of the best design
+    most = aim.budget if aim.budget is not None else 2.0 * best
     tables, is_whole = {}, True
     for alternative in allocation.alternatives:
         rows, has_all = _best_for_budgets(

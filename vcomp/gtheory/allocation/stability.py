@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 
     from vcomp.inference.resampling import Replicates
 
-_MANY = 1e8
-
-_SMALL = 0.001
-"""A smaller loss of a coefficient is negligible in the summary."""
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Stability(display.Printed):
@@ -85,7 +80,8 @@ class Stability(display.Printed):
         """
         n = f"{len(self.frame):,} {self.how}"
         if self.aim.budget is not None:
-            limit = _SMALL if self.aim.is_coefficient else math.nan
+            # A smaller loss of a coefficient is negligible in the summary
+            limit = 0.001 if self.aim.is_coefficient else math.nan
             text = f"In {display.percent(self.same, 0)} of {n} this design is the best"
             if self.aim.is_coefficient:
                 close = display.percent(self.within(limit), 0)
@@ -221,7 +217,7 @@ def draw_components(
     z = rng.standard_normal((n, len(half))) @ _root(squares.correlation).T
     drawn = squares.values * gammaincinv(half, ndtr(z)) / half
     # With so many degrees of freedom χ² is normal, and almost constant.
-    drawn = np.where(half > _MANY, squares.values * (1.0 + z / np.sqrt(half)), drawn)
+    drawn = np.where(half > 1e8, squares.values * (1.0 + z / np.sqrt(half)), drawn)
     draws = np.repeat(squares.known[None, :], n, axis=0)
     draws[:, squares.places] = solve_equations(squares.basis, drawn.T).T
     return draws, "χ² draws of the components"

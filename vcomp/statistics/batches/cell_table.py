@@ -238,10 +238,6 @@ def symmetric(lower: FloatArray) -> FloatArray:
     return np.tril(lower) + np.tril(lower, -1).T
 
 
-_FEW_EMPTY = 2
-"""Largest number of places per row of a dense table."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class CollapsePlan:
     """The grid whose complete cells are collapsed, and the groups that they are collapsed into.
@@ -416,7 +412,7 @@ class PartSums:
         places: LongArray,
         values: FloatArray,
         *,
-        spread: float = _FEW_EMPTY,
+        spread: float = 2,
     ) -> PartSums:
         """Return the sums of some rows.
 

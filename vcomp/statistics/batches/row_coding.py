@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_MOST_PLACES = 2**62
-
 _DIRECT = 2**20
 """Range of values up to which levels are looked up in a table, however few they are."""
 
@@ -86,7 +84,7 @@ class CellPlaces:
                 determined[outer] = inner, survey.determined[inner, outer]
         binding = {inner for inner, _ in determined.values()}
         free = (*(f for f in rest if f not in binding), *(f for f in rest if f in binding))
-        if prod(n_levels[f] for f in free) > _MOST_PLACES:
+        if prod(n_levels[f] for f in free) > 2**62:
             shown = " × ".join(f"{n_levels[f]:,} {names[f]}" for f in free)
             raise EstimationError(f"{shown} are too many cells to be numbered; leave a facet out")
         return cls(n_levels, free, len(binding), determined)
