@@ -15,7 +15,7 @@ from vcomp.ir.curve import MODELS, Scale, fit_curve
 from vcomp.ir.measures import MeanMeasure, get
 from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.ir.simulate.source_comparison import INDICATORS, OriginalCollection
-from vcomp.ir.splits import draw_halves, observer, published_sizes, published_trials
+from vcomp.ir.splits import draw_halves, observed, published_sizes, published_trials
 from vcomp.ir.two_way_anova import mean_squares
 from vcomp.numerics.parallel import stream
 from vcomp.simulate import CollectionSimulator
@@ -173,8 +173,8 @@ def _extrapolated(Y: FloatArray, split: Sequence[Estimator], seed: int) -> Float
     """Return what curves through halves say of tests of all sizes, (estimators, 13)."""
     names = tuple(dict.fromkeys(e.measure for e in split))
     sizes, trials = halves_of(len(Y))
-    observe = observer(Y, [_measure(name) for name in names])
-    seen = np.concatenate([observe(draw_halves(len(Y), n, trials, seed)) for n in sizes], axis=1)
+    halves = [draw_halves(len(Y), n, trials, seed) for n in sizes]
+    seen = observed(Y, [_measure(name) for name in names], halves)
     n = np.repeat(np.array(sizes, dtype=float), trials)
     found = np.full((len(split), len(SIZES)), np.nan)
     for row, estimator in zip(found, split, strict=True):

@@ -127,7 +127,7 @@ class _Trees:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Columns:
+class _StrataColumns:
     """The columns y and X of the strata that have the same ones.
 
     Attributes
@@ -144,7 +144,7 @@ class _Columns:
     within: FloatArray
 
     @classmethod
-    def all_of(cls, stats: Sequence[StratumStatistics]) -> list[_Columns]:
+    def all_of(cls, stats: Sequence[StratumStatistics]) -> list[_StrataColumns]:
         """Return the columns of all strata."""
         fixed = [stratum.fixed for stratum in stats[0].strata]
         return [
@@ -209,7 +209,7 @@ class StackedStrata:
         self.n = np.array([float(one.n) for one in stats])
         self.sizes = np.array([one.sizes for one in stats], dtype=float)
         self.XX = np.array([one.XX for one in stats])
-        self._trees, self._columns = _Trees.of(stats), _Columns.all_of(stats)
+        self._trees, self._columns = _Trees.of(stats), _StrataColumns.all_of(stats)
         M = np.array([stratum.coefficients for stratum in whole.strata])
         # Levels that no term has are not components of any stratum.
         self._levels = np.flatnonzero(M.any(axis=(0, 2)))
@@ -378,7 +378,7 @@ class StackedStrata:
         return found_A[::-1], found_a[::-1]
 
     def _quadratics(
-        self, columns: _Columns, tree: list[_Eliminated], s2: FloatArray
+        self, columns: _StrataColumns, tree: list[_Eliminated], s2: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return B'V⁻¹B, B'V⁻¹K_l V⁻¹B and B'V⁻¹K_l V⁻¹K_m V⁻¹B of strata, each for (B, S, …)."""
         trees, last = self._trees, len(tree) - 1

@@ -495,8 +495,8 @@ def _refuse_whole_term(
     if columns:
         contrasts = ", ".join(f"{name} = 0" for name in columns)
         raise EstimationError(
-            f"{term!r} is not a column of the fixed part but a term, whose test is that of its "
-            f"columns, {contrasts!r}; res.compare_levels() compares the levels of a factor in pairs",
+            f"{term!r} is a term and not a column of the fixed part. The test of its columns is "
+            f"{contrasts!r}; res.compare_levels() compares the levels of a factor in pairs",
             term=term,
         )
     if term in components:
