@@ -26,7 +26,7 @@ NAMES = (
 )
 """In the order of the pipeline."""
 
-ON_REQUEST = ("cliffs", "engines", "switches")
+ON_REQUEST = ("cliffs", "costs", "engines", "switches")
 """What takes very long, and is run by name only."""
 
 

@@ -4,10 +4,10 @@ from .estimate import FixedErrors as FixedErrors
 from .estimate import Iteration as Iteration
 from .estimate import PointEstimate as PointEstimate
 from .estimate import Points as Points
-from .foreign_options import refuse_foreign as refuse_foreign
 from .identify import check_digits as check_digits
 from .identify import check_identified as check_identified
 from .identify import find_left_out as find_left_out
+from .options import refuse_foreign as refuse_foreign
 from .refit import Negative as Negative
 from .refit import below_zero as below_zero
 from .refit import point_without_negative as point_without_negative

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 from vcomp._plugins import plugin, plugin_names, refused
 from vcomp.estimators import likelihood, quadratic
 from vcomp.estimators.estimate import Estimate, Points
-from vcomp.estimators.foreign_options import refuse_foreign
+from vcomp.estimators.options import refuse_foreign
 from vcomp.exceptions import EstimationError, did_you_mean
 from vcomp.statistics import Statistics
 

@@ -1,3 +1,4 @@
+from .costs import COSTS as COSTS
 from .dense import Positive as Positive
 from .dense import bounded_step as bounded_step
 from .dense import congruent as congruent

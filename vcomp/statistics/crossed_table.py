@@ -15,7 +15,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.design import Chunk
-from vcomp.numerics import MixedColumns, available_bytes, slices
+from vcomp.numerics import COSTS, MixedColumns, available_bytes, slices
 from vcomp.numerics.kernels import group_sums, weighted_gram
 
 LEAST_FILLED = 0.25
@@ -26,9 +26,6 @@ MOST_LEVELS = 4_096
 
 _SLAB = 2**22
 """Number of cells in a block that is laid out as a dense table."""
-
-_PAIR_SECONDS, _DENSE_SECONDS = 1.0e-9, 3.5e-11
-"""Seconds of a product of two holes of a level, and of two cells in a dense product."""
 
 
 @dataclass(frozen=True)
@@ -189,11 +186,12 @@ class CrossedTable:
 
     @property
     def _seconds_by_holes(self) -> float:
-        return _PAIR_SECONDS * float(self._n_holes.astype(float) @ self._n_holes)
+        return COSTS.crossed.pair * float(self._n_holes.astype(float) @ self._n_holes)
 
     @property
     def _seconds_of_cells(self) -> float:
-        return _DENSE_SECONDS * float(self.sizes[self.longer]) * self.sizes[1 - self.longer] ** 2
+        squares = self.sizes[1 - self.longer] ** 2
+        return COSTS.crossed.cell * float(self.sizes[self.longer]) * squares
 
     @property
     def seconds(self) -> float:

@@ -20,8 +20,8 @@ from vcomp.estimators.likelihood.blocked_covariance import (
     Eliminations,
     _without_columns,
 )
-from vcomp.estimators.likelihood.engine import Columns
 from vcomp.estimators.likelihood.equations import SquareLimits
+from vcomp.estimators.likelihood.totals import Columns
 
 ZEROS = [(), (0,), (1,), (0, 1), "all"]
 

@@ -11,7 +11,7 @@ from tests.helpers.cases import alternately
 from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import DESIGNS, balanced, unbalanced
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
-from vcomp.estimators.likelihood.carried_squares import Squares
+from vcomp.estimators.likelihood.engine import Squares
 from vcomp.estimators.likelihood.maximisation import maximise
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from vcomp.estimators.likelihood.engine import Forms
-from vcomp.estimators.likelihood.totals import Totals
+from vcomp.estimators.likelihood.totals import Forms, Totals
 
 CLOSE = {"rtol": 1e-11, "atol": 1e-11}
 

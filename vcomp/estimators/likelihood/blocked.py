@@ -22,8 +22,6 @@ from vcomp.estimators.likelihood.blocked_covariance import (
     Eliminations,
     with_residual_forms,
 )
-from vcomp.estimators.likelihood.carried_squares import Squares
-from vcomp.estimators.likelihood.component_scan import EffectForms
 from vcomp.estimators.likelihood.engine import (
     Cancellation,
     Curvature,
@@ -33,6 +31,7 @@ from vcomp.estimators.likelihood.engine import (
     InformationKind,
     LikelihoodEngine,
     Solution,
+    Squares,
 )
 from vcomp.estimators.likelihood.equations import Point
 from vcomp.estimators.likelihood.fixed_part import (
@@ -40,6 +39,7 @@ from vcomp.estimators.likelihood.fixed_part import (
     fixed_effects_at,
     forms_of_point,
 )
+from vcomp.estimators.likelihood.starts import EffectForms
 from vcomp.estimators.likelihood.surface import NodeValues
 from vcomp.exceptions import EstimationError
 from vcomp.formula import WIDE

@@ -17,7 +17,6 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.display import listed, memory
-from vcomp.estimators.likelihood.engine import Columns, Forms
 from vcomp.estimators.likelihood.equations import (
     Equations,
     Planner,
@@ -25,6 +24,7 @@ from vcomp.estimators.likelihood.equations import (
     random_part,
 )
 from vcomp.estimators.likelihood.sparse_equations import Tables
+from vcomp.estimators.likelihood.totals import Columns, Forms
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import available_bytes, in_threads, limited_blas
 from vcomp.numerics.sparse import EliminationOrder, plan_elimination

@@ -13,7 +13,7 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.engine import LikelihoodEngine, Solution, predicting
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import available_bytes, check_memory
+from vcomp.numerics import COSTS, available_bytes, check_memory
 from vcomp.statistics import CrossProducts, Statistics, WideProducts
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class EngineLimits:
     few_holes: float = 0.2
     seconds_per_cube: float = 3.5e-11
     seconds_per_entry: float = 6e-8
-    seconds_per_effect: float = 4.7e-7
+    seconds_per_effect: float = COSTS.elimination.column
     free_bytes: Callable[[], float] = available_bytes
 
 

@@ -15,10 +15,9 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.blocked_covariance import last_form, with_residual_forms
-from vcomp.estimators.likelihood.carried_squares import Squares
-from vcomp.estimators.likelihood.engine import Cancellation, Curvature
+from vcomp.estimators.likelihood.engine import Cancellation, Curvature, Squares
 from vcomp.estimators.likelihood.totals import Totals, TotalsEngine
-from vcomp.numerics import Positive, limited_blas, solve
+from vcomp.numerics import COSTS, Positive, limited_blas, solve
 from vcomp.statistics import CrossedTable
 
 _SMALL = 1e-3
@@ -33,9 +32,6 @@ _QUICK = 0.01
 _LAST = 1e-9
 """Newton decrement below which the last step is by the average information. The observed one costs
 half an evaluation."""
-
-_CUBE_SECONDS = 1.2e-10
-"""Time of factor and inverse of a matrix of order m, divided by m³."""
 
 
 @dataclass(slots=True)
@@ -93,7 +89,7 @@ class CrossedLikelihood(TotalsEngine[_Point]):
     def seconds(self) -> float:
         """Expected time of one evaluation in seconds."""
         cube = float(self.table.sizes[self._b]) ** 3
-        return 5e-4 + 2.0 * self.table.seconds + _CUBE_SECONDS * cube
+        return COSTS.crossed.call + 2.0 * self.table.seconds + COSTS.crossed.cube * cube
 
     @property
     def bytes(self) -> float:

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, Self, Ty
 
 import numpy as np
 
-from vcomp._typing import FloatArray
+from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.estimate import FixedErrors, StepKind
-from vcomp.estimators.likelihood.carried_squares import Squares
-from vcomp.estimators.likelihood.component_scan import EffectForms
+from vcomp.estimators.likelihood.starts import EffectForms
 from vcomp.exceptions import EstimationError
 from vcomp.statistics import CrossProducts, StratumStatistics
 
@@ -62,6 +61,91 @@ class Derivatives:
     loglike: float
     score: FloatArray
     average: FloatArray
+
+
+_MOST_CHANGE = 4.0
+"""Largest factor by which a trace may change between the two points."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Squares:
+    """Squares ‖Z_t'QZ_u‖² of the expected information, exact or carried from another point.
+
+    Where equations are eliminated they cost more than an evaluation. As they do not depend on the
+    response, and change less than the components do, those of one point serve the steps of a whole
+    climb, and of climbs for other responses (docs/explanation/mathematics.md, section 6.1).
+
+    Attributes
+    ----------
+    v : (k + 1,) components, the residual last
+    traces : (k,) tr(Z_t'QZ_t) at `v`, exact
+    squares : (k, k) ‖Z_t'QZ_u‖², nan for terms at zero
+    is_exact : whether they were computed at `v`
+    decrement : Newton decrement at `v`, inf if not known
+    """
+
+    v: FloatArray
+    traces: FloatArray
+    squares: FloatArray
+    is_exact: bool = True
+    decrement: float = np.inf
+
+    def carried(self, v: FloatArray, traces: FloatArray) -> Squares | None:
+        """Return the squares carried to other components; None if these are too far away.
+
+        In proportion to the traces, ‖Z_t'QZ_u‖² ∝ tr(Z_t'QZ_t) tr(Z_u'QZ_u), they are exact for
+        balanced data with a mean square for each term. The rest of the change in the traces
+        corrects them (Powell's symmetric update).
+
+        Parameters
+        ----------
+        v : (k + 1,) components
+        traces : (k,) exact traces there
+        """
+        positive = self.v[:-1] > 0.0
+        if (positive != (v[:-1] > 0.0)).any():
+            return None
+        known = np.diagonal(self.squares)[positive]
+        if not ((known > 0.0) & (self.traces[positive] > 0.0)).all():
+            return None
+        ratio = np.ones(positive.size)
+        ratio[positive] = traces[positive] / self.traces[positive]
+        if not ((ratio > 1.0 / _MOST_CHANGE) & (ratio < _MOST_CHANGE)).all():
+            return None
+        if (v == self.v).all():
+            return self
+        moved = Squares(v, traces, self.squares * np.outer(ratio, ratio), is_exact=False)
+        at = np.ix_(positive, positive)
+        moved.squares[at] += _correction(self, moved, positive)
+        return moved if (np.diagonal(moved.squares)[positive] > 0.0).all() else None
+
+
+def _correction(here: Squares, moved: Squares, positive: BoolArray) -> FloatArray:
+    """Return Powell's symmetric update of the carried squares, from the change in the traces.
+
+    With x_t = log σ²_t/σ²_e the slopes of τ_t = tr(QV_t)σ²_t are δ_tu τ_t − σ²_tσ²_u‖Z_t'QZ_u‖².
+    Their mean over both ends leaves a rest of the change in τ. The same correction at both ends
+    explains it.
+    """
+    v, unit = moved.v[:-1][positive], np.sqrt(np.diagonal(moved.squares)[positive])
+    x = np.log(v / moved.v[-1]) - np.log(here.v[:-1][positive] / here.v[-1])
+    tau, slopes = zip(*(_slopes(at, positive) for at in (here, moved)), strict=True)
+    rest = tau[1] - tau[0] - 0.5 * (slopes[0] + slopes[1]) @ x
+    z, q = unit * v * x, rest / (unit * v)
+    length = z @ z
+    if not length > 0.0:
+        return np.zeros((v.size, v.size))
+    update: FloatArray = (
+        np.outer(q, z) + np.outer(z, q) - (q @ z) / length * np.outer(z, z)
+    ) / length
+    return -update * np.outer(unit, unit)
+
+
+def _slopes(at: Squares, positive: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Return τ and its slopes by the logarithms of the ratios."""
+    v = at.v[:-1][positive]
+    tau = v * at.traces[positive]
+    return tau, np.diag(tau) - at.squares[np.ix_(positive, positive)] * np.outer(v, v)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -437,78 +521,6 @@ class ExactEngine:
     def loglike_error(self, v: FloatArray) -> float:
         """Return 0: there is no Monte Carlo error."""
         return 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Forms:
-    """Forms of V⁻¹ at one point; the residual is the last of the L + 1 components.
-
-    The b columns B (y and the columns of X) may each consist of r independent vectors with the
-    same V, where r is the multiplicity of a stratum. Forms in B are summed over the vectors; the
-    other forms are those of a single V.
-
-    Attributes
-    ----------
-    log_det : log|V|
-    traces : (L + 1,) tr(V⁻¹K_l)
-    squares : (L + 1, L + 1) tr(V⁻¹K_l V⁻¹K_m)
-    gram : (b, b) B'V⁻¹B
-    first : (L + 1, b, b) B'V⁻¹K_l V⁻¹B
-    second : (L + 1, L + 1, b, b) B'V⁻¹K_l V⁻¹K_m V⁻¹B
-    """
-
-    log_det: float
-    traces: FloatArray
-    squares: FloatArray
-    gram: FloatArray
-    first: FloatArray
-    second: FloatArray
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Sums of the b columns B of a stratum, each of r vectors.
-
-    Attributes
-    ----------
-    ZB : for each term Z_t'B, (q_t, b, r)
-    BB : (b, b) cross-products of the columns, summed over vectors
-    """
-
-    ZB: tuple[FloatArray, ...]
-    BB: FloatArray
-
-
-class Covariance(Protocol):
-    """The covariance matrix V of a stratum as a function of its components, with columns B."""
-
-    def log_det_and_gram(self, c: FloatArray) -> tuple[float, FloatArray]:
-        """Return log|V| and B'V⁻¹B, from which the value of a likelihood follows."""
-
-    def forms(self, c: FloatArray) -> Forms:
-        """Return all forms at components `c`: the residual (the last) positive, others ≥ 0."""
-
-    def squares_of(self, c: FloatArray, weights: FloatArray) -> FloatArray:
-        """Return r'V⁻¹K_l V⁻¹r of the column r = B `weights`, (L + 1,)."""
-
-    def projections(self, c: FloatArray) -> tuple[FloatArray, ...]:
-        """Return Z_l'V⁻¹B of every term, (q_l, b, r)."""
-
-    def between(self, c: FloatArray, groupings: Sequence[int]) -> FloatArray:
-        """Return Z'V⁻¹Z of the groups of some groupings, (q, q)."""
-
-    def unexplained(self, c: FloatArray, grouping: int, own: float, others: float) -> FloatArray:
-        """Return 1 − own · diag(Z_l'V⁻¹Z_l) of one grouping, (q_l,).
-
-        The conditional variance of the effects as a fraction of their component, eq. (9.3).
-
-        Parameters
-        ----------
-        c : components of the stratum
-        grouping : l
-        own, others : parts of c_l due to one component of the model, and to the others with the
-            same grouping
-        """
 
 
 _MOST_SLOPES = 10_000_000

@@ -33,7 +33,7 @@ from vcomp.estimators.likelihood.iterative_point import (
 )
 from vcomp.estimators.likelihood.sparse_equations import SparseEquations, build_sparse_equations
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import available_bytes, check_memory
+from vcomp.numerics import COSTS, available_bytes, check_memory
 from vcomp.numerics.sparse import Probes, Rademacher
 from vcomp.statistics import CrossProducts, Statistics
 
@@ -50,12 +50,6 @@ take in any case. The error falls as far as that time allows, and time grows wit
 
 _WORTH = 2
 """Smallest ratio of probes to the fewest ones at which a climb with the fewest saves time."""
-
-_SECONDS_PER_ENTRY = 2e-9
-"""Seconds of an evaluation for each probe, large term and entry of its pair tables."""
-
-_ENTRIES_PER_EFFECT = 10
-"""Number of entries that take as long as the vectors of one effect."""
 
 _LEVELS = 128
 """Largest total number of groups of the small terms. Each of these groups is a right-hand side:
@@ -301,15 +295,15 @@ def seconds_of(stats: CrossProducts, n_probes: int) -> float:
     stats : cross-products
     n_probes : number of random probes
     """
-    return 1e-3 + n_probes * _seconds_per_probe(stats)
+    return COSTS.iterative.call + n_probes * _seconds_per_probe(stats)
 
 
 def _seconds_per_probe(stats: CrossProducts) -> float:
     """Return the seconds that a probe adds to an evaluation."""
     large = _large_terms(stats.sizes, _LEVELS)
     entries = sum(p.indices.size for (t, u), p in stats.pairs.items() if t in large and u in large)
-    work = entries + _ENTRIES_PER_EFFECT * sum(_tail(stats))
-    return _SECONDS_PER_ENTRY * len(large) * max(work, 1)
+    work = entries + COSTS.iterative.entries_per_effect * sum(_tail(stats))
+    return COSTS.iterative.entry * len(large) * max(work, 1)
 
 
 def _tail(stats: CrossProducts) -> list[int]:

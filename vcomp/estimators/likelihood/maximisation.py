@@ -22,14 +22,13 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.estimate import Iteration, Maximum, StepKind
 from vcomp.estimators.likelihood.climbing import INSIDE, OTHER_STEPS, STUCK, Place
-from vcomp.estimators.likelihood.component_grid import starts_on_grid
 from vcomp.estimators.likelihood.engine import (
     Curvature,
     Derivatives,
     Likelihood,
     LikelihoodEngine,
 )
-from vcomp.estimators.likelihood.starts import OtherStarts
+from vcomp.estimators.likelihood.starts import OtherStarts, starts_on_grid
 from vcomp.numerics import bounded_step, is_positive
 
 _HALVINGS = 12

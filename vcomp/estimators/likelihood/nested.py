@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.estimators.likelihood.engine import Forms
+from vcomp.estimators.likelihood.totals import Forms
 from vcomp.statistics import GroupedColumns, Remainder
 
 # Vectors are summed in batches of this many values, whose temporary arrays fit into the cache.

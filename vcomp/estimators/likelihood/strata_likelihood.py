@@ -19,12 +19,10 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
 from vcomp.estimators.likelihood.engine import (
-    Columns,
-    Covariance,
     Solution,
 )
 from vcomp.estimators.likelihood.nested import NestedCovariance
-from vcomp.estimators.likelihood.totals import Totals, TotalsEngine
+from vcomp.estimators.likelihood.totals import Columns, Covariance, Totals, TotalsEngine
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import solve
 from vcomp.statistics import Cells, Stratum, StratumStatistics, split_axes

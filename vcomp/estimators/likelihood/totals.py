@@ -7,30 +7,103 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood.component_scan import EffectForms
 from vcomp.estimators.likelihood.engine import (
     AnyPoint,
     Derivatives,
     ExactEngine,
     FixedForms,
-    Forms,
     InformationKind,
     LastPoint,
     LikelihoodEngine,
     Solution,
     SummedEngine,
 )
+from vcomp.estimators.likelihood.starts import EffectForms
 from vcomp.numerics import Positive, solve_positive
 from vcomp.statistics import StratumStatistics
 
 if TYPE_CHECKING:
     from vcomp.statistics import CrossedTable, LevelGrid, Statistics
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """Forms of V⁻¹ at one point; the residual is the last of the L + 1 components.
+
+    The b columns B (y and the columns of X) may each consist of r independent vectors with the
+    same V, where r is the multiplicity of a stratum. Forms in B are summed over the vectors; the
+    other forms are those of a single V.
+
+    Attributes
+    ----------
+    log_det : log|V|
+    traces : (L + 1,) tr(V⁻¹K_l)
+    squares : (L + 1, L + 1) tr(V⁻¹K_l V⁻¹K_m)
+    gram : (b, b) B'V⁻¹B
+    first : (L + 1, b, b) B'V⁻¹K_l V⁻¹B
+    second : (L + 1, L + 1, b, b) B'V⁻¹K_l V⁻¹K_m V⁻¹B
+    """
+
+    log_det: float
+    traces: FloatArray
+    squares: FloatArray
+    gram: FloatArray
+    first: FloatArray
+    second: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Sums of the b columns B of a stratum, each of r vectors.
+
+    Attributes
+    ----------
+    ZB : for each term Z_t'B, (q_t, b, r)
+    BB : (b, b) cross-products of the columns, summed over vectors
+    """
+
+    ZB: tuple[FloatArray, ...]
+    BB: FloatArray
+
+
+class Covariance(Protocol):
+    """The covariance matrix V of a stratum as a function of its components, with columns B."""
+
+    def log_det_and_gram(self, c: FloatArray) -> tuple[float, FloatArray]:
+        """Return log|V| and B'V⁻¹B, from which the value of a likelihood follows."""
+
+    def forms(self, c: FloatArray) -> Forms:
+        """Return all forms at components `c`: the residual (the last) positive, others ≥ 0."""
+
+    def squares_of(self, c: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return r'V⁻¹K_l V⁻¹r of the column r = B `weights`, (L + 1,)."""
+
+    def projections(self, c: FloatArray) -> tuple[FloatArray, ...]:
+        """Return Z_l'V⁻¹B of every term, (q_l, b, r)."""
+
+    def between(self, c: FloatArray, groupings: Sequence[int]) -> FloatArray:
+        """Return Z'V⁻¹Z of the groups of some groupings, (q, q)."""
+
+    def unexplained(self, c: FloatArray, grouping: int, own: float, others: float) -> FloatArray:
+        """Return 1 − own · diag(Z_l'V⁻¹Z_l) of one grouping, (q_l,).
+
+        The conditional variance of the effects as a fraction of their component, eq. (9.3).
+
+        Parameters
+        ----------
+        c : components of the stratum
+        grouping : l
+        own, others : parts of c_l due to one component of the model, and to the others with the
+            same grouping
+        """
+
 
 _MANY_COLUMNS = 32
 """Smallest number of columns whose products of forms are added pair by pair."""

@@ -14,22 +14,8 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.numerics.costs import COSTS
 from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
-
-_PAIR_SECONDS, _ENTRY_SECONDS, _COLUMN_SECONDS = 2e-9, 8.6e-8, 4.7e-7
-"""Seconds of factor, inverse and forms per product of two entries of a sparse column, per entry
-and per column."""
-
-_CUBE_SECONDS, _SQUARE_SECONDS, _CALL_SECONDS = 1.6e-11, 3.0e-8, 4.4e-4
-"""Seconds of a dense matrix of order m, divided by m³ and by m², one thread; and of any matrix.
-
-Fitted to 47 shapes of benchmarks/bench_engines.py, within factors of 0.6 to 1.8 except for the two
-smallest."""
-
-_PRODUCT_SECONDS = 2.9e-11
-"""Seconds of a product of two dense matrices of order m, divided by m³. Squared norms of the
-inverse's blocks take one if the sparse columns are the first block, else two for each block that
-has sparse columns."""
 
 _NEARLY, _MOMENT = 1.2, 1e-3
 """Factor and seconds by which a cut at a block's end may exceed the cheapest and is still used."""
@@ -110,7 +96,7 @@ def plan_elimination(
     from scipy.sparse import tril
 
     # A triangle of m²/2 entries, and columns: with more of them no cut is fast enough.
-    most = most_seconds * (1.0 / _ENTRY_SECONDS + 0.5 / _SQUARE_SECONDS)
+    most = most_seconds * (1.0 / COSTS.elimination.entry + 0.5 / COSTS.elimination.square)
     most_entries = int(min(most_entries, max(most, _LEAST_COUNTED)))
     lower = tril(matrix, -1, format="csr")
     lower.sort_indices()
@@ -230,17 +216,15 @@ def _seconds(counts: LongArray, n: int, ends: list[int]) -> FloatArray:
     n : order of the matrix
     ends : of the diagonal blocks, in the order of the columns
     """
-    entries, cut = counts.astype(float), np.arange(counts.size + 1)
-    columns = _PAIR_SECONDS * entries**2 + _ENTRY_SECONDS * entries + _COLUMN_SECONDS
+    each, entries, cut = COSTS.elimination, counts.astype(float), np.arange(counts.size + 1)
+    columns = each.pair * entries**2 + each.entry * entries + each.column
     sparse = np.concatenate([[0.0], np.cumsum(columns)])
     dense = n - cut.astype(float)
     # Products beyond one, which the norms of a dense block and sparse leaves take at most.
     blocks = np.maximum(np.searchsorted(ends, cut), 1 if len(ends) > 1 else 2)
     products = np.where(np.isin(cut, [0, *ends[1:2]]), 0.0, 2.0 * blocks - 1.0)
-    of_dense = (
-        _CUBE_SECONDS + _PRODUCT_SECONDS * products
-    ) * dense**3 + _SQUARE_SECONDS * dense**2
-    return _CALL_SECONDS + sparse + of_dense
+    of_dense = (each.cube + each.product * products) * dense**3 + each.square * dense**2
+    return each.call + sparse + of_dense
 
 
 # Leaves -----------------------------------------------------------------------------------------
