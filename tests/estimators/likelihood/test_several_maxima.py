@@ -16,8 +16,7 @@ from vcomp.estimators.likelihood import Place, maximise
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.registry import get_estimator
 from vcomp.inference.profile import LinearConstraint, profile_quantity
-from vcomp.inference.resampling.refits import Recipe, refit_of
-from vcomp.inference.resampling.stacked_refits import StrataRefits
+from vcomp.inference.resampling.refits import Recipe, StrataRefits, refit_of
 
 CROSSED = {
     "a": [2, 1, 1, 1, 7, 4, 10, 2, 4, 2, 1, 3],

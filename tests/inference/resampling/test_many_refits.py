@@ -14,13 +14,12 @@ import vcomp
 from tests.helpers.refits import fit_again
 from vcomp.estimators import get_estimator
 from vcomp.estimators.likelihood import REML, choose_engine
-from vcomp.inference.resampling import stacked_refits
+from vcomp.inference.resampling import refits
+from vcomp.inference.resampling.collection import Levels, Sample
 from vcomp.inference.resampling.deleted_surface import DeletedSurface
 from vcomp.inference.resampling.draws import Responses, RowDraws
-from vcomp.inference.resampling.nested_surfaces import NestedSurface
-from vcomp.inference.resampling.refits import InClosedForm, Recipe
-from vcomp.inference.resampling.resampled_levels import Levels, Sample
-from vcomp.inference.resampling.stacked_refits import StackedRefits
+from vcomp.inference.resampling.parametric import NestedSurface
+from vcomp.inference.resampling.refits import InClosedForm, Recipe, StackedRefits
 from vcomp.inference.resampling.surfaces import _SPREAD, DrawnSurface, Surface, SurfaceLimits
 from vcomp.numerics import stream
 
@@ -287,11 +286,11 @@ def test_what_cannot_be_computed_together_is_refitted_alone(sparse, monkeypatch)
     stack = StackedRefits.of(fit.stats, fit.recipe, fit.values)
     closed = InClosedForm(Recipe(get_estimator("henderson3"), fit.recipe.names))
     monkeypatch.setattr(Surface, "refitted", fails)
-    monkeypatch.setattr(stacked_refits, "maximise_stack", fails)
+    monkeypatch.setattr(refits, "maximise_stack", fails)
     monkeypatch.setattr(closed, "_points", fails)
     drawn = Responses(RowDraws(fit.stats).draw(fit.values, stream(1, b)) for b in range(3))
-    for refits in (surface, stack, closed):
-        assert refits.with_responses(drawn) == [None] * 3
+    for several in (surface, stack, closed):
+        assert several.with_responses(drawn) == [None] * 3
 
 
 @pytest.mark.parametrize(

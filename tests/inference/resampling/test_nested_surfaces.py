@@ -14,13 +14,13 @@ from vcomp.estimators import get_estimator
 from vcomp.estimators.likelihood import choose_engine
 from vcomp.inference.hypotheses.component_tests import likelihoods_under
 from vcomp.inference.resampling.draws import Responses, draws_of
-from vcomp.inference.resampling.nested_surfaces import (
+from vcomp.inference.resampling.parametric import (
     _SPREAD,
     NestedSurface,
     _groupings_of,
     _largest_precisions,
+    parametric_bootstrap,
 )
-from vcomp.inference.resampling.parametric import parametric_bootstrap
 from vcomp.inference.resampling.refits import Recipe
 from vcomp.numerics import stream
 

@@ -13,8 +13,7 @@ from vcomp.estimators import get_estimator
 from vcomp.estimators.likelihood import ML, REML
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.inference.resampling.draws import StrataDraws
-from vcomp.inference.resampling.refits import ByLikelihood, Recipe
-from vcomp.inference.resampling.stacked_refits import StrataRefits
+from vcomp.inference.resampling.refits import ByLikelihood, Recipe, StrataRefits
 from vcomp.numerics.parallel import stream
 from vcomp.statistics.statistics import Statistics
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vcomp.inference.resampling.nested_surfaces import _Box
+from vcomp.inference.resampling.parametric import _Box
 from vcomp.inference.resampling.surfaces import Surface
 
 

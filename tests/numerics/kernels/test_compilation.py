@@ -164,17 +164,13 @@ def test_for_a_moment_numba_is_not_imported(anew, monkeypatch, is_imported):
     anew[Stand()] = 0.2
     left = 0.0 if is_imported else compilation._UNASKED - 0.2
     assert seconds_as_python(compiled) == left
-    assert compilation.is_at_hand(compiled, left)
-    assert is_imported or not compilation.is_at_hand(compiled, 0.999 * left)
     # An index alone, as of another version of numba, is not enough.
     assert seconds_as_python(Stand()) == (3.0 if is_imported else left)
-    assert not compilation.is_at_hand(Stand(), left)
     expected = compiled if is_imported else by_arrays
     assert at_once(compiled, 0.04, by_arrays)(1) == expected(1)
     assert at_once(compiled, 0.11, by_arrays) is compiled
     with compilation.compile_all():
         assert at_once(compiled, 0.0, by_arrays) is compiled
-        assert compilation.is_at_hand(Stand(), 0.0)
     assert not compilation._COMPILE_ALL
     anew[Stand()] = 0.2
     assert seconds_as_python(compiled) == 0.0

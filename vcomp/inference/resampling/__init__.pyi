@@ -1,5 +1,8 @@
 from .collection import GeneratingFit as GeneratingFit
+from .collection import Levels as Levels
+from .collection import Sample as Sample
 from .collection import Work as Work
+from .collection import check_facets as check_facets
 from .collection import collect as collect
 from .delete_one import Jackknife as Jackknife
 from .delete_one import jackknife as jackknife
@@ -11,6 +14,3 @@ from .refits import Refitted as Refitted
 from .replicates import BootstrapType as BootstrapType
 from .replicates import FromReplicates as FromReplicates
 from .replicates import Replicates as Replicates
-from .resampled_levels import Levels as Levels
-from .resampled_levels import Sample as Sample
-from .resampled_levels import check_facets as check_facets

@@ -28,9 +28,15 @@ from vcomp.design import Design, LevelGroups, codes_of_facet
 from vcomp.exceptions import EstimationError
 from vcomp.formula import closure
 from vcomp.inference.quantities import VarianceComponents
-from vcomp.inference.resampling.collection import GeneratingFit, Work, collect
+from vcomp.inference.resampling.collection import (
+    GeneratingFit,
+    Levels,
+    Sample,
+    Work,
+    check_facets,
+    collect,
+)
 from vcomp.inference.resampling.replicates import Replicates
-from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets
 from vcomp.numerics import check_count, check_rng, check_time_limit, solve, stream
 from vcomp.statistics import Statistics
 

@@ -14,7 +14,6 @@ from .compilation import COMPILATIONS as COMPILATIONS
 from .compilation import at_once as at_once
 from .compilation import compile_all as compile_all
 from .compilation import compiled_into as compiled_into
-from .compilation import is_at_hand as is_at_hand
 from .compilation import njit as njit
 from .compilation import seconds_as_python as seconds_as_python
 from .ldl import inverse_by_factor as inverse_by_factor

@@ -206,17 +206,6 @@ def is_compiled(kernel: Any) -> bool:
     return not hasattr(kernel, "signatures") or bool(kernel.signatures) or _is_kept(kernel)
 
 
-def is_at_hand(kernel: Any, seconds: float) -> bool:
-    """Whether to use a kernel that is compiled: not if Python is done before numba is imported.
-
-    Parameters
-    ----------
-    kernel : a function that `njit` made
-    seconds : about as many as all calls take in Python
-    """
-    return seconds >= _seconds_without_numba() and is_compiled(kernel)
-
-
 def _seconds_without_numba() -> float:
     """Return for how long kernels may still be run as Python before numba is imported."""
     if _COMPILE_ALL:
