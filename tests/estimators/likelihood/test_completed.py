@@ -135,6 +135,15 @@ def test_fits_agree_with_elimination():
     assert not ours.mc_error.any()  # without probes
 
 
+def test_auto_solves_for_few_holes_where_blocks_of_levels_take_longer():
+    rng = np.random.default_rng(0)
+    a, b, c = (axis.ravel() for axis in np.indices((30, 30, 30)))
+    data = pd.DataFrame({"a": a, "b": b, "c": c, "y": rng.normal(size=a.size)}).iloc[20:]
+    formula = "y ~ (1|a) + (1|b) + (1|c) + (1|a:b) + (1|a:c) + (1|b:c)"
+    model = vcomp.VarianceComponentsModel(formula, data)
+    assert isinstance(choose_engine(model.statistics, reml=True), CompletedLikelihood)
+
+
 def test_designs_without_such_a_grid():
     data = frame_of("per document", 0.05)
     model = vcomp.VarianceComponentsModel

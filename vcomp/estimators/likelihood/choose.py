@@ -370,6 +370,8 @@ def _without_strata(
     ):
         return blocked
     levels, grid = _levels(stats, limits, reml=reml), _grid(stats, limits)
+    if levels is not None and grid is not None and levels.seconds > limits.grid_seconds:
+        levels = None  # that of the holes is faster
     # With more effects, their order and pair tables take longer than a fit by levels.
     if levels is not None and not few:
         return levels
