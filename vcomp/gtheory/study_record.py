@@ -375,7 +375,7 @@ def omitted_interaction(named: str, averaging: str) -> str:
     return (
         f"The cells hold several scores and the model has no term {named}: what varies from cell "
         f"to cell counts as error of single scores, which {averaging} averages out. Errors are "
-        f"too small if there is such variation; add (1|{named}) to the formula."
+        f"too small if there is such variation: include {named}, in a formula as (1|{named})."
     )
 
 
