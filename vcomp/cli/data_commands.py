@@ -522,15 +522,6 @@ def _fit_all() -> None:
     vcomp.fit("y ~ (1|a*b)", named, method="anova").summary()
 
 
-def _resample() -> None:
-    vcomp.fit("y ~ (1|a/b)", _rows(600, a=20, b=15)).bootstrap(2, rng=1, progress=False)
-    scores = vcomp.datasets.load("docsearch")
-    res = vcomp.fit("score ~ (1|sys*topic)", scores)
-    res.bootstrap(2, rng=1, progress=False)
-    res.dstudy(topic=[50]).summary()
-    res.expected_tau(topic=[50])
-
-
 def _read_in_batches() -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "rows.csv"
@@ -550,17 +541,9 @@ def _rank() -> None:
         vcomp.ir.compare_systems(matrix, test)
 
 
-def _search_designs() -> None:
-    parts = {"p": 0.0075, "i": 0.016, "a": 0.001, "pi": 0.013, "pa": 0.0001, "ia": 0.001}
-    study = vcomp.from_components({**parts, "pia": 0.0018}).dstudy(i=50, a=1)
-    study.optimize("5*i + i:a", budget=1000, designs=["p x i x a", "p x (a:i)"])
-
-
 _JOBS: dict[str, Callable[[], None]] = {
     "Fits": _fit_all,
-    "Bootstrap": _resample,
     "Data in batches": _read_in_batches,
     "Rank accuracy and simulation": _rank,
-    "Search for designs": _search_designs,
 }
 """Small jobs that compile the kernels of each kind of work."""
