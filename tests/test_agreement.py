@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from typing import get_args
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.helpers import pages
 from tests.helpers.pages import ROOT, VALUES, wrong_commands, wrong_python
 from vcomp.estimators.registry import METHODS
 from vcomp.inference.intervals.limits import LOCAL_INTERVALS
-from vcomp.ir.rank.correlation import ESTIMATORS, INTERVALS
+from vcomp.ir.rank.correlation import AccuracyEstimator, TauInterval
 
 LINKED = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md")
 
@@ -43,9 +44,9 @@ def test_every_command_is_explained():
 
 def test_the_page_of_options_has_the_values_of_the_registries():
     assert VALUES["method"] == set(METHODS)
-    assert VALUES["estimator"] == set(ESTIMATORS)
+    assert VALUES["estimator"] == set(get_args(AccuracyEstimator))
     of_results = {*LOCAL_INTERVALS, "profile", "bootstrap"}
-    assert VALUES["interval"] == {*of_results, *INTERVALS, "mover"}
+    assert VALUES["interval"] == {*of_results, *get_args(TauInterval), "mover"}
 
 
 @pytest.mark.parametrize(

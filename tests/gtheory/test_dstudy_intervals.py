@@ -6,7 +6,7 @@ from scipy.stats import f
 
 from tests.helpers.gstudies import REPLICATED, TREC3, gstudy, two_way
 from vcomp.gtheory.study import dstudy
-from vcomp.inference.intervals.classical import ARTEAGA, FELDT
+from vcomp.inference.intervals.closed_forms import ARTEAGA, FELDT
 from vcomp.inference.intervals.limits import MODIFIED_LARGE_SAMPLE
 from vcomp.inference.quantities import TwoWayMeanSquares
 

@@ -335,7 +335,7 @@ def _items_of_matrix(path: Path | None, transpose: bool) -> Any:
     click.Argument(["sizes"], nargs=-1, metavar="[FACET=N,N]..."),
     options_of("vcomp.ir:document_universe", name="read", only="universe relevant_from name_by"),
     options_of(
-        "vcomp.ir:per_document_study",
+        "vcomp.studies:per_document_study",
         left_out="universe options",
         measures="Set-based measures: precision, recall, F, utility, normalized_utility, "
         "scaled_utility, mean_score.  [default: F,utility,normalized_utility]",
@@ -377,7 +377,7 @@ def documents(
     click.Argument(["path"], required=False, type=click.Path(path_type=Path), metavar="[SCORES]"),
     DATASET,
     options_of(
-        "vcomp.ir:assessor_study",
+        "vcomp.studies:assessor_study",
         left_out="scores",
         system="The column of systems.",
         topic="The column of topics.",
