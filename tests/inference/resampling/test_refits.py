@@ -95,6 +95,26 @@ def test_samples_whose_trees_differ_are_refitted_together(method, crossed):
         np.testing.assert_array_equal(alone.values, found.values)
 
 
+def test_no_digit_depends_on_how_many_are_refitted_together():
+    """Also where the groups of a stratum have many vectors, whose products are by matrices."""
+    rng = np.random.default_rng(5)
+    p, i = (axis.ravel() for axis in np.indices((40, 30)))
+    data = pd.DataFrame({"p": p, "i": i, "y": rng.normal(size=p.size) + rng.normal(size=40)[p]})
+    whole = vcomp.VarianceComponentsModel(
+        "y ~ (1|p) + (1|i) + (1|h) + (1|p:h)", data.assign(h=i % 9)
+    )
+    names, strata, v = whole.component_names, whole.statistics.strata, np.full(5, 0.5)
+    draws = StrataDraws(strata)
+    several = StrataRefits.of(whole.statistics, Recipe(REML(), names), v)
+    drawn = [Statistics.from_strata(draws.draw(v, stream(1, b))) for b in range(8)]
+    together = several.with_responses(drawn)
+    assert together.count(None) < 4
+    for one, found in zip(drawn, together, strict=True):
+        if found is not None:
+            (alone,) = several.with_responses([one])
+            np.testing.assert_array_equal(alone.values, found.values)
+
+
 @pytest.mark.parametrize("hold", [{"p": 0.0}, {"p": 0.3, "Residual": 1.5}])
 def test_held_components_stay(hold):
     whole = model("per document")

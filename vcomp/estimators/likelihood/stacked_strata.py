@@ -112,11 +112,17 @@ class _Trees:
         S, b, r = left.shape[:3]
         if b * b * r <= _FEW_PRODUCTS:
             pairs = left[:, :, None] * right[:, None]
-            pairs = pairs[:, :, :, 0] if r == 1 else pairs.sum(axis=3)
+            # One after the other: the order of sum() depends on the number of groups.
+            pairs = np.add.accumulate(pairs, axis=3)[:, :, :, -1]
             return np.moveaxis(self.totals(pairs, depth), -1, 0)
 
+        # The order of sums in a product depends on strides, and on whether both are one array.
+        if left is right:
+            right = left.copy()
+
         def matrices(values: FloatArray, n: int) -> FloatArray:
-            return np.moveaxis(values.reshape(S, b, r, n, -1), 3, 0).reshape(n, S, b, -1)
+            by_data = np.moveaxis(values.reshape(S, b, r, n, -1), 3, 0)
+            return np.ascontiguousarray(by_data.reshape(n, S, b, -1))
 
         if self.are_equal[depth]:
             n = self.sizes[depth].size
@@ -252,7 +258,7 @@ class StackedStrata:
             at, some = columns.places, columns.strata
             rows, of_pairs = self._M[some].reshape(-1, k1), self._pairs[some].reshape(-1, k1 * k1)
             there = (..., at[:, None], at)
-            gram[there] += own_gram.sum(axis=1)
+            gram[there] += np.ascontiguousarray(own_gram).sum(axis=1)
             of_terms = rows.T @ own_first.reshape(B, len(rows), -1)
             first[there] += of_terms.reshape(B, k1, at.size, at.size)
             of_both = of_pairs.T @ own_second.reshape(B, len(of_pairs), -1)
@@ -316,7 +322,7 @@ class StackedStrata:
             levels.append(_Eliminated(A, A / (1.0 + inside), 1.0 + inside))
             if depth:
                 A = trees.upward(levels[-1].a, depth)
-        return levels[::-1], log_det.T
+        return levels[::-1], np.ascontiguousarray(log_det.T)
 
     def _traces_and_squares(
         self, tree: list[_Eliminated], c: FloatArray
