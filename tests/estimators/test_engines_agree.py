@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import vcomp
+from tests.helpers.cases import alternately
 from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import GRIDS, balanced, gridded
 from tests.helpers.reference_frames import formula_of, frame_of
@@ -28,11 +29,21 @@ WITHOUT = ["adhoc3_unbal", "brennan_missing_pxi", "penicillin_unbal", "novelty_s
 CLOSE = {"rtol": 1e-9, "atol": 0.0}
 
 
-@pytest.fixture(params=[*WITH_STRATA, *(f"simulated: {name}" for name in GRIDS)])
-def model(request, reference, shared_data):
-    if request.param.startswith("simulated: "):
-        return vcomp.VarianceComponentsModel(*gridded(request.param.removeprefix("simulated: ")))
-    stored = reference(f"lme4_{request.param}")
+METHODS = dict(
+    alternately([*WITH_STRATA, *(f"simulated: {name}" for name in GRIDS)], "reml", "ml")
+)
+
+
+@pytest.fixture(scope="module", params=METHODS)
+def name(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def model(name, reference, shared_data):
+    if name.startswith("simulated: "):
+        return vcomp.VarianceComponentsModel(*gridded(name.removeprefix("simulated: ")))
+    stored = reference(f"lme4_{name}")
     return vcomp.VarianceComponentsModel(formula_of(stored), frame_of(stored, shared_data))
 
 
@@ -43,8 +54,8 @@ def by_cross_products(model):
     return vcomp.VarianceComponentsModel(model.formula, data)
 
 
-@pytest.mark.parametrize("method", ["reml", "ml"])
-def test_likelihood_estimates(model, method):
+def test_likelihood_estimates(name, model):
+    method = METHODS[name]
     strata = model.fit(method, engine="strata")
     blocked = model.fit(method, engine="blocked")
     assert strata.converged
@@ -63,13 +74,21 @@ def test_likelihood_estimates(model, method):
         np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=atol, err_msg=kind)
 
 
-def test_analyses_of_variance(model):
+@pytest.fixture(scope="module")
+def analyses(model):
+    """Return the analyses of variance by strata and by cross-products, if there are any."""
     if not model.design.formula.intercept_only:
-        return
+        return None
     with warnings.catch_warnings():
         # That Method I is a poor one for partly crossed data does not matter here.
         warnings.simplefilter("ignore", vcomp.VcompWarning)
-        strata, summed = model.fit("anova"), by_cross_products(model).fit("anova")
+        return model.fit("anova"), by_cross_products(model).fit("anova")
+
+
+def test_analyses_of_variance(analyses):
+    if analyses is None:
+        return
+    strata, summed = analyses
     scale = np.abs(summed.vcomp).max()
     np.testing.assert_allclose(strata.vcomp, summed.vcomp, rtol=1e-9, atol=1e-12 * scale)
     ours, theirs = strata.cov_vcomp().to_numpy(), summed.cov_vcomp().to_numpy()
@@ -82,19 +101,18 @@ def test_analyses_of_variance(model):
     )
 
 
-def test_generalizability_studies(model):
-    if not model.design.formula.intercept_only or len(model.design.facets) < 2:
+def test_generalizability_studies(model, analyses):
+    if analyses is None or len(model.design.facets) < 2:
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", vcomp.VcompWarning)
-        strata, summed = model.fit("anova"), by_cross_products(model).fit("anova")
-        found, expected = strata.dstudy().table, summed.dstudy().table
+        found, expected = (res.dstudy().table for res in analyses)
     pd.testing.assert_frame_equal(found, expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", WITHOUT)
-def test_what_is_no_grid(name, reference, shared_data):
-    stored = reference(f"lme4_{name}")
+@pytest.mark.parametrize("without", WITHOUT)
+def test_what_is_no_grid(without, reference, shared_data):
+    stored = reference(f"lme4_{without}")
     model = vcomp.VarianceComponentsModel(formula_of(stored), frame_of(stored, shared_data))
     assert model.design.grid is None
     assert model.statistics.strata is None
