@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import vcomp
+from tests.helpers.cases import alternately
 from tests.helpers.designs import DESIGNS, GRIDS, balanced, gridded, unbalanced
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.crossed import CrossedLikelihood
@@ -397,24 +399,39 @@ def textbook(name, at, reml):
 PAIRS = [(name, engine) for name, (engines, _, _) in CASES.items() for engine in engines]
 
 
+TURNS = dict(alternately(CASES, *product((True, False), (1, 2))))
+"""One of the likelihoods for each design, and one of the points with components at their bounds,
+by turns, so that each engine has all of them on several designs."""
+
+ON_FEW_DESIGNS = ("crossed", "holes")
+"""Engines that have all of them on each."""
+
 WAYS = [
-    pytest.param(name, engine, reml, id=f"{name}-{engine}-{'reml' if reml else 'ml'}")
-    for k, (name, engine) in enumerate(PAIRS)
-    for reml in (True, False)
-    if len(CASES[name][0]) > 1 or reml == (k % 2 == 0)
+    pytest.param(name, engine, reml, at, id=f"{name}-{engine}-{'reml' if reml else 'ml'}")
+    for name, engine in PAIRS
+    for reml in ((True, False) if engine in ON_FEW_DESIGNS else TURNS[name][:1])
+    for at in ((0, 1, 2, 3) if engine in ON_FEW_DESIGNS else (0, TURNS[name][1], 3),)
 ]
-"""Both likelihoods, or one of them in turn for designs of one engine."""
+
+FIXED_PARTS = [
+    pair for pair in PAIRS if pair[0].startswith("grid: ") and CASES[pair[0]][0] == ["strata"]
+]
+"""Grids once more, with other fixed parts."""
+
+FEWER = [pair for pair in PAIRS if pair not in FIXED_PARTS[1::3] + FIXED_PARTS[2::3]]
+"""All designs, and a third of the fixed parts of grids."""
 
 
-@pytest.mark.parametrize(("name", "engine", "reml"), WAYS)
-def test_an_engine_gives_what_the_textbook_has(name, engine, reml):
+@pytest.mark.parametrize(("name", "engine", "reml", "at"), WAYS)
+def test_an_engine_gives_what_the_textbook_has(name, engine, reml, at):
     model = model_of(name)
     made = ENGINES[engine](model.statistics, reml)
     assert (made.n, made.n_fixed) == model.statistics.rows.X.shape
     assert made.sizes == tuple(model.statistics.rows.sizes)
     k = len(model.component_names)
-    for v in points(k):
-        compare(name, engine, made, v, reml)
+    every = list(points(k))
+    for place in at:
+        compare(name, engine, made, every[place], reml)
 
 
 @pytest.mark.parametrize(("name", "engine"), PAIRS)
@@ -434,7 +451,7 @@ def test_a_climb_starts_from_mivque0(name, engine):
     assert made.yy == pytest.approx(np.sum(model.statistics.rows.y**2), rel=1e-12)
 
 
-@pytest.mark.parametrize(("name", "engine"), [pair for pair in PAIRS if pair[1] != "levels"])
+@pytest.mark.parametrize(("name", "engine"), [pair for pair in FEWER if pair[1] != "levels"])
 def test_an_engine_keeps_its_digits_at_extremes(name, engine):
     """Not that of levels: where it has lost digits, a fit changes to another engine."""
     made = ENGINES[engine](model_of(name).statistics, True)
@@ -442,19 +459,19 @@ def test_an_engine_keeps_its_digits_at_extremes(name, engine):
         compare(name, engine, made, v, True, AT_EXTREMES)
 
 
-@pytest.mark.parametrize(("name", "engine"), PAIRS)
+@pytest.mark.parametrize(("name", "engine"), FEWER)
 def test_values_depend_on_data_and_point_alone(name, engine):
     """Bit for bit: not on what was evaluated before, nor on an earlier response."""
-    model = model_of(name)
-    made = ENGINES[engine](model.statistics, True)
+    model, reml = model_of(name), TURNS[name][0]
+    made = ENGINES[engine](model.statistics, reml)
     here, *_, there = points(len(model.component_names))
     first = given_by(made, here)
     given_by(made, there)
     same(given_by(made, here), first)
-    compare(name, engine, made.started(there), here, True)
+    compare(name, engine, made.started(there), here, reml)
     rows = model.statistics.rows
     drawn = model.statistics.with_response(rows.y + np.sin(np.arange(model.nobs)))
-    fresh = ENGINES[engine](drawn, True)
+    fresh = ENGINES[engine](drawn, reml)
     alone = fresh.quadratics(here) if hasattr(fresh, "quadratics") else None
     wanted = given_by(fresh, here)
     if alone is not None:
