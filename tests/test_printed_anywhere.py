@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import io
 import re
-import subprocess
-import sys
+from contextlib import redirect_stdout
 
 import pytest
 
 import vcomp
+from tests.helpers import command_line
 from vcomp import display
 
 FORMULA = "score ~ (1|sys) + (1|topic)"
-
-_PROGRAM = """
-import vcomp
-data = vcomp.datasets.load("bodoff2007_alpha")
-res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
-study = res.dstudy(topic=[10, 20])
-wide = vcomp.ir.ScoreMatrix.from_long(data, system="sys")
-long = {"object": "sys", "item": "topic"}
-for shown in (
-    res.summary(), res, study, res.design, study.required(), res.test("sys"), wide,
-    study.optimize("topic", budget=20), vcomp.accumulate(res.formula, data),
-    res.quantity("sys / (sys + Residual)"), vcomp.cronbach_alpha(data, **long),
-    vcomp.item_analysis(data, **long), vcomp.icc(data, object="sys", rater="topic"),
-    vcomp.ir.accuracy(wide), res.get_prediction(), res.profile(),
-):
-    print(shown)
-    print(repr(shown))
-"""
 
 
 def fitted(scale=1.0):
@@ -38,23 +20,34 @@ def fitted(scale=1.0):
     return vcomp.fit(FORMULA, data.assign(score=data["score"] * scale))
 
 
-def in_encoding(encoding, *arguments):
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", *arguments],
-        capture_output=True,
-        env={**os.environ, "PYTHONIOENCODING": encoding},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.decode(encoding)
+def all_kinds():
+    """Return what can be printed, one of each kind."""
+    data = vcomp.datasets.load("bodoff2007_alpha")
+    res = fitted()
+    study = res.dstudy(topic=[10, 20])
+    wide = vcomp.ir.ScoreMatrix.from_long(data, system="sys")
+    long = {"object": "sys", "item": "topic"}
+    return (
+        res.summary(), res, study, res.design, study.required(), res.test("sys"), wide,
+        study.optimize("topic", budget=20), vcomp.accumulate(res.formula, data),
+        res.quantity("sys / (sys + Residual)"), vcomp.cronbach_alpha(data, **long),
+        vcomp.item_analysis(data, **long), vcomp.icc(data, object="sys", rater="topic"),
+        vcomp.ir.accuracy(wide), res.get_prediction(), res.profile(),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("encoding", "name"), [("cp1252", "s²"), ("ascii", "s2")])
 def test_symbols_in_letters(encoding, name):
-    """Of what a program prints and, in the same process, of what the command line prints."""
-    main = "print('the command line')\nfrom vcomp.cli.main import main\nmain()"
+    """Of what a program prints, and of what the command line prints; another letter fails."""
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    with redirect_stdout(out):
+        for shown in all_kinds():
+            print(shown)
+            print(repr(shown))
+    out.flush()
+    of_program = out.buffer.getvalue().decode(encoding)
     fit = ("fit", FORMULA, "--dataset", "bodoff2007_alpha", "--dstudy", "topic=10", "--tau")
-    of_both = in_encoding(encoding, "-c", _PROGRAM + main, *fit)
-    of_program, printed = of_both.split("the command line")
+    printed = command_line.run(*fit, warnings_are="ignore", charset=encoding).stdout
     assert f"{name}(rel)   {name}(abs)" in re.sub(r" {4,}", "   ", of_program)
     assert "Erho" in of_program
     assert "?" not in of_program

@@ -30,13 +30,17 @@ def rows():
     return read_rows(RESULTS)
 
 
-def test_default_covers_the_truth_as_often_as_it_says():
+@pytest.fixture(scope="module")
+def of_six():
+    """Return the rows of 400 data sets of six systems."""
+    return run_cell(prepared("s6xt50"), Plan(local=400))
+
+
+def test_default_covers_the_truth_as_often_as_it_says(of_six):
     # Mean squares of a balanced table: exact for Residual, t and Eρ²; the bounds are four Monte
     # Carlo errors of 400 data sets about 95 %.
-    n = 400
-    found = run_cell(prepared("s20xt25"), Plan(local=n))
-    default = {r.quantity: r for r in found if r.method == "normal theory"}
-    reach = 4.0 * np.sqrt(0.05 * 0.95 / n)
+    default = {r.quantity: r for r in of_six if r.method == "normal theory"}
+    reach = 4.0 * np.sqrt(0.05 * 0.95 / 400)
     assert not any(r.near_zero for r in default.values())
     for row in default.values():
         assert abs(row.coverage - 0.95) < reach, row
@@ -44,10 +48,9 @@ def test_default_covers_the_truth_as_often_as_it_says():
         assert row.coverage + row.below + row.above == pytest.approx(1.0, abs=1e-12)
 
 
-def test_wald_is_too_confident_of_few_groups():
+def test_wald_is_too_confident_of_few_groups(of_six):
     # A symmetric interval of a skewed estimate lies below the truth too often, never above it.
-    found = run_cell(prepared("s6xt50"), Plan(local=200))
-    row = next(r for r in found if (r.method, r.quantity) == ("wald", "s"))
+    row = next(r for r in of_six if (r.method, r.quantity) == ("wald", "s"))
     assert row.coverage < 0.91
     assert row.below > row.above + 0.05
 
@@ -97,7 +100,7 @@ def test_rows_are_drawn_with_their_variances(distribution):
 
 
 def test_numbers_do_not_depend_on_workers():
-    made, plan = prepared("s20xt25-40%"), Plan(local=24, profile=1, bootstrap=1, inner=20)
+    made, plan = prepared("s20xt25-40%"), Plan(local=12, profile=1, bootstrap=1, inner=20)
     alone, together = (run_cell(made, plan, workers=w) for w in (1, 2))
     assert [str(r) for r in alone] == [str(r) for r in together]
 

@@ -32,7 +32,7 @@ class _Main:
             main()
 
 
-def run(*arguments, check=True, warnings_are="error"):
+def run(*arguments, check=True, warnings_are="error", charset="utf-8"):
     """Return output, errors and exit code of the program, which runs in this process.
 
     Parameters
@@ -40,11 +40,13 @@ def run(*arguments, check=True, warnings_are="error"):
     arguments : of the command line
     check : whether the exit code has to be zero
     warnings_are : what ``python -W`` would be given
+    charset : of the standard streams
     """
     # With its own filters, and without those of the test: as a new process has them.
     with warnings.catch_warnings():
         warnings.simplefilter(warnings_are)
-        done = CliRunner(**_SEPARATE).invoke(_Main(), list(arguments), catch_exceptions=False)
+        runner = CliRunner(charset=charset, **_SEPARATE)
+        done = runner.invoke(_Main(), list(arguments), catch_exceptions=False)
     completed = subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
     if check:
         assert completed.returncode == 0, completed.stderr

@@ -49,7 +49,7 @@ def test_areas_of_any_design_with_up_to_four_facets(design):
 
 def check_areas(design):
     placed = ellipses(design.facets, design.nested_in)
-    x, y = grid(placed.values(), 400)
+    x, y = grid(placed.values(), 240)
     found = areas(placed, x, y)
     # Slivers of a point or two are where circles nearly touch.
     seen = {facets: area.mean() for facets, area in found.items() if area.mean() > 1e-4}

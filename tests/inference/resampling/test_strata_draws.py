@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from functools import lru_cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +10,7 @@ import pandas as pd
 import pytest
 
 import vcomp
+from tests.helpers.cases import alternately
 from tests.helpers.designs import GRIDS, gridded
 from tests.helpers.moments import agree_in_mean, score_agrees
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
@@ -55,30 +55,26 @@ def test_means_and_squares_have_the_moments_of_normal_data(name):
         agree_in_mean(squares, 2.0 * df * c[-1] ** 2)
 
 
-@lru_cache(maxsize=1)  # restricted and full likelihood come one after the other
-def drawn_strata(name, fixed):
-    """Return components, and statistics that were drawn with them."""
-    stats = model(name, fixed).statistics.strata
+@pytest.mark.parametrize(
+    ("case", "reml"),
+    alternately(
+        [
+            ("one way", "x + xi + "),
+            ("crossed", "x + xp + "),
+            ("per document", "xd + xp + x + "),
+            ("deep", "x + xi + "),
+            ("unequally replicated", "x + "),
+            ("replicated", "x + xp + "),
+            ("nested", "0 + x + "),
+        ],
+        *(True, False),
+    ),
+)
+def test_the_score_has_mean_zero_and_variance_information(case, reml):
+    stats = model(*case).statistics.strata
     v = components(stats.n_terms)
     draws = StrataDraws(stats)
-    return v, [draws.draw(v, stream(3, b)) for b in range(300)]
-
-
-@pytest.mark.parametrize("reml", [True, False])
-@pytest.mark.parametrize(
-    ("name", "fixed"),
-    [
-        ("one way", "x + xi + "),
-        ("crossed", "x + xp + "),
-        ("per document", "xd + xp + x + "),
-        ("deep", "x + xi + "),
-        ("unequally replicated", "x + "),
-        ("replicated", "x + xp + "),
-        ("nested", "0 + x + "),
-    ],
-)
-def test_the_score_has_mean_zero_and_variance_information(name, fixed, reml):
-    v, drawn = drawn_strata(name, fixed)
+    drawn = [draws.draw(v, stream(3, b)) for b in range(300)]
     if reml:
         score_agrees(drawn.__getitem__, lambda s: StrataLikelihood(s, reml=True), v, n=len(drawn))
         return
