@@ -6,11 +6,9 @@ Code lines are without blanks, comments and docstrings.
 from __future__ import annotations
 
 import ast
-import io
 import re
 import sys
 import tempfile
-import tokenize
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,15 +26,15 @@ _REASON = re.compile(r'^"([^"]+)" = .*?(  #.*)$', re.MULTILINE)
 def code_lines(path: Path) -> int:
     """Return the number of lines that hold code."""
     text = path.read_text(encoding="utf-8")
-    kept = set()
-    nothing = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in (*nothing, tokenize.ENDMARKER):
-            kept.update(range(token.start[0], token.end[0] + 1))
+    lines = enumerate(map(str.strip, text.split("\n")), 1)
+    kept = {number for number, line in lines if line and not line.startswith("#")}
+    docstrings: set[int] = set()
     for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant | ast.JoinedStr):  # a string may have such lines
+            kept.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            kept -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return len(kept)
+            docstrings.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(kept - docstrings)
 
 
 def files() -> Iterator[tuple[str, Path]]:

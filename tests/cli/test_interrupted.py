@@ -37,7 +37,7 @@ def ended(process, number, seconds):
 
 
 @unix
-@pytest.mark.parametrize("seconds", [0.02, 0.2, 0.5, 1.0])
+@pytest.mark.parametrize("seconds", [0.02, 0.3, 0.8])
 def test_ctrl_c_at_any_moment_prints_no_traceback(table, seconds):
     process = subprocess.Popen(
         [sys.executable, "-c", MAIN, "fit", "y ~ (1|a) + (1|b)", str(table)],

@@ -11,6 +11,7 @@ import threading
 import pytest
 
 import vcomp
+from tests.helpers.command_line import run
 from vcomp.data import replacing
 
 unix = pytest.mark.skipif(os.name != "posix", reason="links, modes and pipes of Unix")
@@ -19,13 +20,6 @@ unix = pytest.mark.skipif(os.name != "posix", reason="links, modes and pipes of 
 @pytest.fixture(scope="module")
 def res():
     return vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
-
-
-def command(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-c", "from vcomp.cli import main; main()", *arguments],
-        capture_output=True, text=True, encoding="utf-8", check=False, **options,
-    )  # fmt: skip
 
 
 @unix
@@ -107,7 +101,7 @@ def test_the_data_are_not_replaced(tmp_path):
         with pytest.raises(vcomp.DataError, match="is a file of the data"):
             vcomp.fit(formula, rows, stream=stream).to_json(rows)
     for given in (rows, tmp_path / "*.csv"):
-        done = command("fit", formula, str(given), "--json", str(rows))
+        done = run("fit", formula, str(given), "--json", str(rows), check=False)
         assert done.returncode == 2
         assert "is a file of the data" in done.stderr
         assert not done.stdout
@@ -145,11 +139,14 @@ def test_a_link_to_itself_in_a_folder_is_refused_as_a_file(tmp_path):
 @unix
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_output_that_cannot_be_written_is_an_error():
-    run = "from vcomp.cli import main; main()"
+    program = "from vcomp.cli import main; main()"
     for redirect, reason in ((">/dev/full", "No space left"), (">&-", "output is closed")):
         line = f'exec "$0" -c "$1" datasets {redirect}'
         done = subprocess.run(
-            ["sh", "-c", line, sys.executable, run], capture_output=True, text=True, check=False
+            ["sh", "-c", line, sys.executable, program],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 2
         assert done.stderr.startswith("vcomp: error: cannot write: ")

@@ -41,8 +41,8 @@ def by_search(x, y, rate, relative):
     untied = (np.abs(dx) > rounding(x)) & (np.abs(dy) > rounding(y))
     size, swapped = size[untied], (np.sign(dx) != np.sign(dy))[untied]
     slack = 1e-10 * size.max(initial=0.0)
-    fine = [delta for delta in size if swapped[size >= delta - slack].mean() <= rate]
-    return min(fine, default=np.nan)
+    fine = (delta for delta in np.sort(size) if swapped[size >= delta - slack].mean() <= rate)
+    return next(fine, np.nan)
 
 
 def check(x, y, rate, **tolerance):

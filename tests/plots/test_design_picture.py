@@ -12,6 +12,7 @@ from hypothesis import given, settings
 import vcomp
 from tests.helpers.brennan_designs import DESIGNS, balanced_data, small_designs
 from tests.helpers.examples import examples
+from vcomp.design import structure
 from vcomp.formula.brennan import parse_design
 from vcomp.formula.effects import design_effects, design_formula
 from vcomp.plots.designs import KINDS, Node, areas, ellipses, grid, lattice
@@ -47,8 +48,8 @@ def test_areas_of_any_design_with_up_to_four_facets(design):
     check_areas(design)
 
 
-def check_areas(design):
-    placed = ellipses(design.facets, design.nested_in)
+def check_areas(design, placed=None):
+    placed = placed or ellipses(design.facets, design.nested_in)
     x, y = grid(placed.values(), 240)
     found = areas(placed, x, y)
     # Slivers of a point or two are where circles nearly touch.
@@ -62,14 +63,21 @@ def check_areas(design):
 
 
 @pytest.mark.parametrize("text", DESIGNS)
-def test_every_effect_alone_has_an_area_with_its_name(text):
+def test_every_effect_alone_has_an_area_with_its_name(text, monkeypatch):
+    drawn = []
+
+    def kept(*given):
+        drawn.append(ellipses(*given))
+        return drawn[-1]
+
+    monkeypatch.setattr(structure, "ellipses", kept)
     res = fitted(text, design_formula(text, replicated=True), replicates=2)
     ax = res.design.plot()
     design = res.design.design
     effects = design_effects(design)
     assert sorted(words(ax)) == sorted(e.name for e in effects)
     assert ax.get_title() == str(design)
-    placed = check_areas(design)
+    placed = check_areas(design, drawn[-1])
     for text_, effect in zip(ax.texts, effects, strict=True):
         x, y = (np.array([v]) for v in text_.get_position())
         inside = {f for f, e in placed.items() if e.covers(x, y)[0]}

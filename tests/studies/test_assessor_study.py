@@ -88,6 +88,7 @@ def test_what_is_printed_is_in_the_tables(of_both):
 def test_both_and_neither(neither, of_both):
     assert (neither.verdict, neither.design) == ("idiosyncratic", "system x (assessor:topic)")
     assert (of_both.verdict, of_both.kept) == ("both", ("roles", "individuals"))
+    assert of_both.n_roles == 2
     text = str(of_both)
     assert "Systematic error of roles (who serves as what) is found" in text
     assert "pass fixed='role': the 2 roles are all that there are" in " ".join(text.split())
@@ -183,12 +184,6 @@ def test_the_variance_of_roles_is_that_of_their_difference():
         np.testing.assert_allclose(rows["share"], 100.0 * positive / positive.sum(), rtol=1e-12)
 
 
-def test_roles_are_counted():
-    table = judged(3, role=0.06, by_role=0.03)
-    assert vcomp.ir.assessor_study(table, "F").n_roles == 2
-    assert vcomp.ir.assessor_study(table, "F", role=None).n_roles == 0
-
-
 def test_columns_may_have_other_names(of_both):
     table = judged(2, role=0.06, by_role=0.03, person=0.04, by_person=0.04)
     names = {"system": "run", "topic": "query", "role": "part", "assessor": "judge"}
@@ -208,6 +203,7 @@ def test_what_is_confounded_is_said():
     assert "every assessor is in one topic only" in study.impossible["individuals"]
     assert study.verdict == "roles"
     alone = vcomp.ir.assessor_study(strangers, "F", role=None)
+    assert alone.n_roles == 0
     assert "cannot show systematic error" in str(alone)
     assert alone.verdict == "idiosyncratic"
 

@@ -79,7 +79,7 @@ def test_the_least_error_for_a_budget(design, share):
         assert (rows == found.sizes[0]).all(axis=1).any()
 
 
-@settings(deadline=None, max_examples=examples(300))
+@settings(deadline=None, max_examples=examples(150))
 @given(designs(), st.floats(0.0, 1.0))
 def test_the_least_cost_for_a_goal(design, share):
     error, cost, lo, hi = design

@@ -21,11 +21,13 @@ from vcomp.simulate import fit_collection
 COLLECTIONS = ["enterprise2006", "genomics2004", "robust2003", "web2004"]
 
 
-@pytest.fixture(params=COLLECTIONS)
+@pytest.fixture(scope="module", params=COLLECTIONS)
 def trec(request, shared_data):
+    """Return the scores of a collection, and their simulator."""
     scores = pd.read_csv(shared_data(f"{request.param}.csv"))
     means = scores.mean()
-    return scores.loc[:, means >= means.quantile(0.25)].to_numpy()
+    kept = scores.loc[:, means >= means.quantile(0.25)].to_numpy()
+    return kept, fit_collection(kept)
 
 
 @pytest.mark.parametrize("margins", ["kernel", "normal", "beta_kernel"])
@@ -40,22 +42,22 @@ def test_true_means_are_those_of_very_many_topics(scores, margins, means):
 
 
 def test_true_means_of_trec_collections(trec):
-    simulator = fit_collection(trec)
-    np.testing.assert_allclose(simulator.means, trec.mean(axis=0), atol=1e-11)
-    fitted = fit_collection(trec, means="fitted")
-    effects = decompose(fitted.scale.forward(trec))
+    scores, simulator = trec
+    np.testing.assert_allclose(simulator.means, scores.mean(axis=0), atol=1e-11)
+    fitted = fit_collection(scores, means="fitted")
+    effects = decompose(fitted.scale.forward(scores))
     np.testing.assert_allclose(fitted.offsets, effects.mean + effects.systems, atol=1e-14)
     # What the algorithm as published leaves: see the notes of fit_collection.
-    assert 0.002 < (fitted.means - trec.mean(axis=0)).mean() < 0.031
+    assert 0.002 < (fitted.means - scores.mean(axis=0)).mean() < 0.031
 
 
 def test_quadrature_is_fine_enough(trec):
-    simulator = fit_collection(trec)
+    _, simulator = trec
     R = simulator.factor @ simulator.factor.T
     z = np.linspace(-6.5, 6.5, 1301)
     w = stats.norm.pdf(z) / stats.norm.pdf(z).sum()
     topic = np.interp(z, np.linspace(-6, 6, 1025), simulator.topic_margin.quantiles)
-    for s in range(0, simulator.n_systems, 20):
+    for s in range(0, simulator.n_systems, 40):
         other = R[0, s + 1] * z[:, None] + np.sqrt(1 - R[0, s + 1] ** 2) * z
         residual = np.interp(other, np.linspace(-6, 6, 1025), simulator.margins[s].quantiles)
         Y = simulator.scale.backward(simulator.offsets[s] + topic[:, None] + residual)
