@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from functools import cache, reduce
+from itertools import product
 from operator import add
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from patsy import EvalEnvironment
 
 import vcomp
+from tests.helpers.cases import alternately
 from tests.helpers.designs import DESIGNS, balanced, unbalanced
 from vcomp.data.reading import Reading
 from vcomp.data.rows import Rows
@@ -23,6 +25,12 @@ from vcomp.statistics.cross_products import accumulate
 from vcomp.statistics.statistics import Statistics
 
 METHODS = ("anova", "reml", "ml")
+
+ONE_METHOD = alternately(sorted(DESIGNS), *METHODS)
+"""Each design with one method, by turns."""
+
+TWO_METHODS = [*ONE_METHOD, *alternately(sorted(DESIGNS), "reml", "ml", "anova")]
+"""Each design with two of them."""
 
 
 def fit(formula, data, method="reml", **options):
@@ -62,6 +70,7 @@ def test_reml_is_anova_when_balanced_and_interior(design, seed):
     np.testing.assert_allclose(by_reml, by_anova, rtol=1e-8)
 
 
+@pytest.mark.parametrize(("design", "method"), TWO_METHODS)
 def test_shift_and_scale(design, method):
     formula, data, res = unbalanced_fit(design, method)
     sd = data["y"].std()
@@ -102,6 +111,7 @@ def test_level_names(design, method):
     np.testing.assert_allclose(other.vcomp, res.vcomp, rtol=1e-9, atol=1e-11 * scale)
 
 
+@pytest.mark.parametrize(("design", "method"), ONE_METHOD)
 def test_container(design, method, tmp_path):
     import polars as pl
     import pyarrow as pa
@@ -164,7 +174,10 @@ def test_term_order(design, method):
     )
 
 
-@pytest.mark.parametrize("n_chunks", [2, 7])
+@pytest.mark.parametrize(
+    ("design", "method", "n_chunks"),
+    [(*pair, n_chunks) for pair, n_chunks in alternately(product(sorted(DESIGNS), METHODS), 2, 7)],
+)
 def test_chunks_add_up(design, method, n_chunks):
     formula, data = unbalanced(design)
     environment = EvalEnvironment.capture()
@@ -187,6 +200,7 @@ def test_chunks_add_up(design, method, n_chunks):
         assert by_parts.llf == pytest.approx(by_one.llf, rel=1e-12)
 
 
+@pytest.mark.parametrize(("design", "method"), ONE_METHOD)
 def test_fit_does_not_change_its_input(design, method):
     formula, data = unbalanced(design)
     before = copy.deepcopy(data)
@@ -227,6 +241,7 @@ def test_the_estimate_is_a_maximum(design, reml):
     assert model.loglike(v, reml=reml) == pytest.approx(res.llf, rel=1e-13)
 
 
+@pytest.mark.parametrize(("design", "method"), TWO_METHODS)
 def test_nothing_is_lost_on_the_way_through_json_and_pickle(design, method):
     import pickle
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import vcomp
+from tests.helpers.cases import alternately
 from tests.helpers.reference_frames import by_name, formula_of, frame_of
 
 # Sets with an interior maximum, of one to three terms, crossed and nested, balanced and not.
@@ -17,8 +18,7 @@ INTERIOR = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("method", ["REML", "ML"])
-@pytest.mark.parametrize("name", INTERIOR)
+@pytest.mark.parametrize(("name", "method"), alternately(INTERIOR, "REML", "ML"))
 def test_decrements_are_squared(name, method, reference, shared_data):
     """From three times the components and a third of them, in turn."""
     stored = reference(f"lme4_{name}")

@@ -12,8 +12,7 @@ from vcomp.estimators.likelihood.likelihood import ML, REML, estimate_by_likelih
 from vcomp.statistics.cross_products import accumulate
 
 
-@pytest.mark.parametrize("method", ["REML", "ML"])
-@pytest.mark.parametrize("name", ["insteval", "insteval_service"])
+@pytest.mark.parametrize(("name", "method"), [("insteval", "ML"), ("insteval_service", "REML")])
 def test_insteval(name, method, reference, shared_data):
     stored = reference(f"lme4_{name}")
     expected = stored["values"][method]

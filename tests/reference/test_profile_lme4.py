@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import vcomp
+from tests.helpers.cases import alternately
 from tests.helpers.reference_frames import formula_of, frame_of
 
 NAMES = [
@@ -39,8 +40,7 @@ def fitted(reference, shared_data):
     return fit
 
 
-@pytest.mark.parametrize("method", ["REML", "ML"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "method"), alternately(NAMES, "REML", "ML"))
 def test_intervals_of_components(name, method, fitted):
     expected, res = fitted(name, method)
     profile = res.profile()
@@ -54,8 +54,9 @@ def test_intervals_of_components(name, method, fitted):
         np.testing.assert_allclose(found, ends, rtol=RTOL, atol=0.0)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "adhoc3"])
+@pytest.mark.parametrize(
+    ("name", "level"), alternately([name for name in NAMES if name != "adhoc3"], *LEVELS)
+)
 def test_intervals_of_fixed_effects(name, level, fitted):
     expected, res = fitted(name, "ML")
     found = res.profile(list(res.fe_params.index), alpha=LEVELS[level]).conf_int()

@@ -139,13 +139,13 @@ def compare(rows, residuals, matrices, reml, rtol=1e-10, without=()):
 
 
 CASES = {
-    "correlated slopes": Rows(60, [(8, 2)], 2),
-    "intercepts, as elsewhere": Rows(60, [(8, 1), (5, 1)], 2),
-    "crossed, slopes of both": Rows(80, [(9, 2), (6, 3)], 2),
-    "no fixed part": Rows(60, [(8, 2), (4, 1)], 0),
-    "row weights": Rows(70, [(7, 2), (5, 1)], 3, weights=True),
-    "residual groups": Rows(80, [(6, 2), (7, 1)], 2, groups=3),
-    "all of them": Rows(90, [(5, 1), (9, 2), (4, 2)], 4, weights=True, groups=2),
+    "correlated slopes": Rows(40, [(8, 2)], 2),
+    "intercepts, as elsewhere": Rows(40, [(8, 1), (5, 1)], 2),
+    "crossed, slopes of both": Rows(50, [(9, 2), (6, 3)], 2),
+    "no fixed part": Rows(40, [(8, 2), (4, 1)], 0),
+    "row weights": Rows(45, [(7, 2), (5, 1)], 3, weights=True),
+    "residual groups": Rows(50, [(6, 2), (7, 1)], 2, groups=3),
+    "all of them": Rows(60, [(5, 1), (9, 2), (4, 2)], 4, weights=True, groups=2),
 }
 
 

@@ -242,7 +242,7 @@ def test_a_residual_far_below_the_other_components(terms, ratio, rtol):
 def large_sparse():
     """Students and teachers with few contacts, near each other: neither is small."""
     rng = np.random.default_rng(0)
-    n = 2000
+    n = 1200
     s = np.repeat(np.arange(n), 3)
     t = (s + rng.integers(-20, 20, s.size)) % n
     y = rng.normal(size=n)[s] + 0.7 * rng.normal(size=n)[t] + rng.normal(size=s.size)

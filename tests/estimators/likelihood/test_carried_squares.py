@@ -124,7 +124,7 @@ def test_an_engine_that_is_prepared_starts_with_a_step_of_fisher(name):
     rng, k = np.random.default_rng(1), sizes.size
     v = np.linspace(1.0, 2.0, k)
     drawn = []
-    for _ in range(3):
+    for _ in range(2):
         y = np.sqrt(v[-1]) * rng.normal(size=model.nobs)
         for t, codes in enumerate(model.statistics.rows.codes):
             y = y + np.sqrt(v[t]) * rng.normal(size=model.statistics.rows.sizes[t])[codes]

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import vcomp
+from tests.helpers.cases import alternately
 from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import DESIGNS, unbalanced
 from vcomp.estimators.likelihood import iterative
@@ -59,11 +60,14 @@ def found_by(engine, *, tol=1e-6):
 
 
 @pytest.mark.parametrize(
-    ("fixed", "reml", "n_levels"),
-    [("1", True, 12), ("x + C(g)", True, 0), ("x + C(g)", False, 1000), ("0", False, 12)],
+    ("name", "options"),
+    [
+        *alternately(sorted(DESIGNS), ("x + C(g)", True, 0), ("x + C(g)", False, 1000)),
+        *alternately(sorted(DESIGNS), ("1", True, 12), ("0", False, 12)),
+    ],
 )
-@pytest.mark.parametrize("name", sorted(DESIGNS))
-def test_exact_with_all_unit_vectors(name, fixed, reml, n_levels):
+def test_exact_with_all_unit_vectors(name, options):
+    fixed, reml, n_levels = options
     stats = accumulate(model_of(name, fixed).statistics.rows)
     blocked = BlockedLikelihood(stats, reml=reml)
     engine = IterativeLikelihood(stats, reml=reml, probes=AllUnits(), n_levels=n_levels, tol=1e-14)

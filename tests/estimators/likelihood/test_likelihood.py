@@ -413,7 +413,7 @@ def test_monte_carlo_errors_are_beside_the_standard_errors(monkeypatch):
 )
 def test_an_interrupted_fit_leaves_the_model_usable(monkeypatch, engine, kind, method):
     """A model that was interrupted early or late gives the same results bit by bit."""
-    formula, data = balanced("three facets", seed=2)
+    formula, data = balanced("crossed, replicated", seed=2)
     options = {"start": {"a": 50.0, "Residual": 1e-4}, "engine": engine}
     undisturbed = vcomp.fit(formula, data, **options)
     model = vcomp.VarianceComponentsModel(formula, data)

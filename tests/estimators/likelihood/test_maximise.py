@@ -11,6 +11,7 @@ import pytest
 
 import vcomp
 from tests.helpers.altered_engines import AverageOnly, Interrupted, Probing
+from tests.helpers.cases import alternately
 from tests.helpers.designs import DESIGNS, balanced, unbalanced
 from vcomp.estimators.likelihood import maximisation
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
@@ -34,8 +35,13 @@ def assert_same_maximum(found, expected):
     np.testing.assert_allclose(found.v, expected.vcomp, rtol=1e-7, atol=1e-9 * scale)
 
 
-@pytest.mark.parametrize("name", sorted(DESIGNS))
-@pytest.mark.parametrize("kind", [BlockedLikelihood, AverageOnly, Probing])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *alternately(sorted(DESIGNS), BlockedLikelihood, AverageOnly, Probing),
+        *alternately(sorted(DESIGNS), Probing, BlockedLikelihood, AverageOnly),
+    ],
+)
 def test_any_start_leads_to_the_same_maximum(name, kind):
     """From 1e-8 to 1e8 times the answer, together and each component by itself, and from zeros."""
     model, likelihood, sizes = engine_of(name, kind=kind)
@@ -100,8 +106,10 @@ def test_every_kind_of_step_has_its_use():
     assert seen == {"start", "scale", "AI", "EM", "Newton"}
 
 
-@pytest.mark.parametrize("factor", [2.0**-30, 2.0**40, 1e-7, 1e9])
-@pytest.mark.parametrize("name", sorted(DESIGNS))
+@pytest.mark.parametrize(
+    ("name", "factor"),
+    [*alternately(sorted(DESIGNS), 2.0**-30, 2.0**40), *alternately(sorted(DESIGNS), 1e-7, 1e9)],
+)
 def test_the_unit_of_the_response_does_not_matter(name, factor):
     """With y → a·y the same steps are taken, and components grow by a²."""
     formula, data = unbalanced(name, seed=3)
@@ -211,7 +219,7 @@ def test_an_interrupted_iteration_leaves_nothing_behind(name):
     _, undisturbed, sizes = engine_of(name)
     start = np.full(sizes.size, 0.5)
     expected = maximise(undisturbed, start, sizes)
-    for at in np.linspace(1, expected.evaluations, 20, dtype=int):
+    for at in np.linspace(1, expected.evaluations, 12, dtype=int):
         _, likelihood, _ = engine_of(name, kind=Interrupted, at=at)
         with pytest.raises(KeyboardInterrupt):
             maximise(likelihood, start, sizes)
@@ -237,7 +245,7 @@ def test_held_components_stay():
 def test_thirty_terms(decades):
     """Effects of thirty facets, alike in size or over decades: rounding is said where it ends."""
     rng = np.random.default_rng(0)
-    n, sizes = 1500, [5 + k for k in range(30)]
+    n, sizes = 900, [5 + k // 2 for k in range(30)]
     columns = {f"f{k}": rng.integers(0, q, n) for k, q in enumerate(sizes)}
     scales = 10.0 ** (decades * (np.arange(30) % 7 - 3) / 6)
     y = rng.normal(size=n)
@@ -251,7 +259,7 @@ def test_thirty_terms(decades):
     assert ("rounding error ended the iteration" in res.status) == (shown.newton_decrement > 1e-6)
     assert shown.kkt_residual < 1e-2
     assert min(shown.information_eigenvalues) > 0.1
-    # With thirty levels or so each component is known to a quarter of itself.
+    # With fifteen levels or so each component is known to a third of itself.
     ratio = res.vcomp.iloc[15:-1] / scales[15:] ** 2
     assert ratio.median() == pytest.approx(1.0, abs=0.5)
     assert res.vcomp["Residual"] == pytest.approx(1.0, rel=0.2)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import vcomp
+from tests.helpers.cases import alternately
 from tests.helpers.designs import DESIGNS, GRIDS, balanced, gridded, unbalanced
 from vcomp.estimators.likelihood import EngineLimits
 from vcomp.estimators.likelihood.prediction_errors import (
@@ -50,14 +51,10 @@ def inverse_of_equations(model, v):
     return found
 
 
-@pytest.mark.parametrize(
-    ("zero", "limits"),
-    [(False, EngineLimits()), (True, ITERATION)],
-    ids=["exact", "at zero, iteration"],
-)
-@pytest.mark.parametrize(("kind", "name"), CASES)
-def test_variances_of_combinations(kind, name, zero, limits):
+@pytest.mark.parametrize(("case", "zero"), alternately(CASES, False, True))
+def test_variances_of_combinations(case, zero):
     """Of rows of the data, of single effects, of any groups together, and of the fixed part."""
+    (kind, name), limits = case, ITERATION if zero else EngineLimits()
     model, v, rng = problem(kind, name, "x")
     sizes, k = model.statistics.rows.sizes, len(model.statistics.rows.sizes)
     if zero:
@@ -128,9 +125,11 @@ def test_few_effects_over_many_levels_need_no_factor(fixed):
     assert _by_levels(model.statistics, v, inner, X[:1]) is None
 
 
-@pytest.mark.parametrize(("zero", "fixed"), [(False, "x"), (True, "1"), (True, "0")])
-@pytest.mark.parametrize(("kind", "name"), CASES)
-def test_predicted_effects_of_the_columns_of_the_fixed_part(kind, name, zero, fixed):
+@pytest.mark.parametrize(
+    ("case", "zero_and_fixed"), alternately(CASES, (False, "x"), (True, "1"), (True, "0"))
+)
+def test_predicted_effects_of_the_columns_of_the_fixed_part(case, zero_and_fixed):
+    (kind, name), (zero, fixed) = case, zero_and_fixed
     model, v, _ = problem(kind, name, fixed)
     if zero:
         v[0] = 0.0

@@ -156,8 +156,7 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("at", [1, 2])
-@pytest.mark.parametrize("name", ["per document", "not nested"])
+@pytest.mark.parametrize(("name", "at"), [("per document", 1), ("not nested", 2)])
 def test_an_interrupted_fit_leaves_the_model_as_it_was(name, at, monkeypatch):
     formula, data = gridded(name)
     model = vcomp.VarianceComponentsModel(formula, data)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.cases import alternately
 from tests.helpers.dense_quadratic import (
     FIXED,
     NAMES,
@@ -62,10 +65,11 @@ def weights_of(model, kind):
     return np.append(np.full(k - 1, float(kind)), 1.0)
 
 
-@pytest.mark.parametrize("kind", [0, 1, "given"])
-@pytest.mark.parametrize("fixed", FIXED)
-@pytest.mark.parametrize("name", NAMES)
-def test_against_dense_equations(name, fixed, kind):
+@pytest.mark.parametrize(
+    ("name_and_fixed", "kind"), alternately(product(NAMES, FIXED), 0, 1, "given")
+)
+def test_against_dense_equations(name_and_fixed, kind):
+    name, fixed = name_and_fixed
     model = model_of(name, fixed)
     w = weights_of(model, kind)
     dense = Dense(model, w)

@@ -1,11 +1,14 @@
 """Cells that are complete are put together in groups, and the strata come out the same."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
 from patsy import EvalEnvironment
 
 import vcomp
+from tests.helpers.cases import alternately
 from tests.helpers.designs import GRIDS, gridded
 from tests.helpers.readings import model_of
 from vcomp.data.reading import Reading
@@ -29,9 +32,13 @@ def collapsed(formula, data, rows):
     return model, gather(parse(formula), open_source(data), reading, collapse=True)
 
 
-@pytest.mark.parametrize("fixed", ["1", "x + g", "0 + x"])
-@pytest.mark.parametrize("rows", [7, 10_000])
-@pytest.mark.parametrize("name", SEALED)
+@pytest.mark.parametrize(
+    ("name", "rows", "fixed"),
+    [
+        (name, rows, fixed)
+        for (name, fixed), rows in alternately(product(SEALED, ["1", "x + g", "0 + x"]), 7, 10_000)
+    ],
+)
 def test_strata_are_those_of_rows_in_memory(name, rows, fixed):
     formula, data = gridded(name, seed=4)
     rng = np.random.default_rng(1)
