@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from numbers import Real
 
 import numpy as np
@@ -93,12 +94,15 @@ FITS = {
 }
 
 
-@pytest.fixture(scope="module", params=alternately(FITS, *UNITS), ids=str)
-def both(request):
-    name, unit = request.param
+UNIT_OF = dict(alternately(FITS, *UNITS))
+
+
+@cache
+def both(name):
+    """Return a fit in two units."""
     formula, shape = FITS[name]
     data = frame(shape)
-    return unit, vcomp.fit(formula, data), vcomp.fit(formula, in_units(data, unit))
+    return vcomp.fit(formula, data), vcomp.fit(formula, in_units(data, UNIT_OF[name]))
 
 
 def joint(hypothesis):
@@ -149,10 +153,18 @@ RESULTS = {
 }
 
 
+WITH_COVARIATES = ("holes", "one way")
+WITHOUT = alternately(RESULTS, ("complete", "nested"), ("single", "zero"))
+"""By turns: each result of two of these fits."""
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("what", RESULTS)
-def test_results_of_a_fit(both, what):
-    unit, one, other = both
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [(name, what) for what, names in WITHOUT for name in (*WITH_COVARIATES, *names)],
+)
+def test_results_of_a_fit(name, what):
+    unit, (one, other) = UNIT_OF[name], both(name)
     try:
         expected = RESULTS[what](one)
     except vcomp.VcompError as error:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.cases import alternately
 from vcomp.estimators.likelihood import EngineLimits, choose_engine
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.levels import LevelsLikelihood
@@ -106,8 +107,10 @@ def test_many_levels_are_inverted_in_two_threads():
     assert (again.score == found.score).all()
 
 
-@pytest.mark.parametrize("name", ["few holes", "half missing", "nested", "covariate"])
-@pytest.mark.parametrize("method", ["reml", "ml"])
+@pytest.mark.parametrize(
+    ("name", "method"),
+    alternately(["few holes", "half missing", "nested", "covariate"], "reml", "ml"),
+)
 def test_fits_are_the_same(name, method):
     formula, data = CASES[name]
     by_levels, blocked = (
@@ -192,9 +195,13 @@ def test_many_items_with_holes_are_fitted_by_levels():
 
 
 @pytest.mark.parametrize(
-    "name", ["few holes", "half missing", "covariate", "nested", "twice nested", "nested alone"]
+    ("name", "reml"),
+    alternately(
+        ["few holes", "half missing", "covariate", "nested", "twice nested", "nested alone"],
+        True,
+        False,
+    ),
 )
-@pytest.mark.parametrize("reml", [True, False])
 def test_forms_of_effects_are_those_of_elimination(name, reml):
     """Of all terms, and of those over several levels alone, which need no table of cells."""
     _, levels, blocked = engines(name, reml=reml)

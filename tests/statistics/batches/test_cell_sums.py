@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.cases import alternately
 from tests.helpers.designs import UNBALANCED, unbalanced
 from tests.helpers.examples import examples
 from vcomp import AccumulatedStatistics, accumulate
@@ -87,9 +88,11 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("stored", [False, True])
-@pytest.mark.parametrize(("one", "other"), [*itertools.permutations(KINDS, 2)])
-def test_levels_of_which_none_can_be_the_same(one, other, stored, tmp_path):
+@pytest.mark.parametrize(
+    ("kinds", "stored"), alternately(itertools.permutations(KINDS, 2), False, True)
+)
+def test_levels_of_which_none_can_be_the_same(kinds, stored, tmp_path):
+    one, other = kinds
     made = [accumulate(FORMULA, KINDS[kind](numbered(data()))) for kind in (one, other)]
     if stored:
         made[0].save(tmp_path / "a")
