@@ -65,6 +65,7 @@ def found_by(engine, *, tol=1e-6):
         *alternately(sorted(DESIGNS), ("x + C(g)", True, 0), ("x + C(g)", False, 1000)),
         *alternately(sorted(DESIGNS), ("1", True, 12), ("0", False, 12)),
     ],
+    ids=str,
 )
 def test_exact_with_all_unit_vectors(name, options):
     fixed, reml, n_levels = options

@@ -51,7 +51,7 @@ def inverse_of_equations(model, v):
     return found
 
 
-@pytest.mark.parametrize(("case", "zero"), alternately(CASES, False, True))
+@pytest.mark.parametrize(("case", "zero"), alternately(CASES, False, True), ids=str)
 def test_variances_of_combinations(case, zero):
     """Of rows of the data, of single effects, of any groups together, and of the fixed part."""
     (kind, name), limits = case, ITERATION if zero else EngineLimits()
@@ -126,7 +126,9 @@ def test_few_effects_over_many_levels_need_no_factor(fixed):
 
 
 @pytest.mark.parametrize(
-    ("case", "zero_and_fixed"), alternately(CASES, (False, "x"), (True, "1"), (True, "0"))
+    ("case", "zero_and_fixed"),
+    alternately(CASES, (False, "x"), (True, "1"), (True, "0")),
+    ids=str,
 )
 def test_predicted_effects_of_the_columns_of_the_fixed_part(case, zero_and_fixed):
     (kind, name), (zero, fixed) = case, zero_and_fixed

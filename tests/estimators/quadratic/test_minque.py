@@ -66,7 +66,7 @@ def weights_of(model, kind):
 
 
 @pytest.mark.parametrize(
-    ("name_and_fixed", "kind"), alternately(product(NAMES, FIXED), 0, 1, "given")
+    ("name_and_fixed", "kind"), alternately(product(NAMES, FIXED), 0, 1, "given"), ids=str
 )
 def test_against_dense_equations(name_and_fixed, kind):
     name, fixed = name_and_fixed

@@ -89,7 +89,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize(
-    ("kinds", "stored"), alternately(itertools.permutations(KINDS, 2), False, True)
+    ("kinds", "stored"), alternately(itertools.permutations(KINDS, 2), False, True), ids=str
 )
 def test_levels_of_which_none_can_be_the_same(kinds, stored, tmp_path):
     one, other = kinds
