@@ -262,7 +262,7 @@ FORBIDDEN_MODULES = {"pickle", "cloudpickle", "marshal", "shelve", "dill", "subp
 
 
 def calls(tree):
-    for node in ast.walk(tree):
+    for node in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         match node:
             case ast.Call(func=ast.Name(id=name)):
                 yield name, node

@@ -370,7 +370,7 @@ def test_no_size_is_enough(frame):
 
 def test_the_bootstrap_draws_all_measures_alike(frame):
     found = compared(frame.assign(again=-2.0 * frame["ap"]), ["ap", "again", "rr"], topic=10)
-    table = found.differences(interval="bootstrap", n=50, rng=4).table.set_index(
+    table = found.differences(interval="bootstrap", n=20, rng=4).table.set_index(
         ["first", "second"]
     )
     same = table.loc[("ap", "again")]
@@ -380,15 +380,15 @@ def test_the_bootstrap_draws_all_measures_alike(frame):
     values = []
     for name in ("ap", "rr"):
         res = vcomp.fit(f"{name} {BOTH}", frame, method="anova")
-        drawn = np.maximum(res.resample(["sys", "topic"], 50, rng=4).adjusted, 0.0)
+        drawn = np.maximum(res.resample(["sys", "topic"], 20, rng=4).adjusted, 0.0)
         values.append(drawn[:, 0] / (drawn[:, 0] + drawn[:, 2] / 10))
     low, high = np.quantile(values[0] - values[1], [0.025, 0.975])
     assert (other["low"], other["high"]) == pytest.approx((low, high), rel=1e-10)
     assert other["correlation"] == pytest.approx(np.corrcoef(*values)[0, 1])
-    workers = found.differences(interval="bootstrap", n=50, rng=4, workers=2).table
+    workers = found.differences(interval="bootstrap", n=20, rng=4, workers=2).table
     pd.testing.assert_frame_equal(workers.set_index(["first", "second"]), table)
-    one = found.differences(interval="bootstrap", n=20, shared="topic")
-    assert one.interval_method == "percentiles of 20 joint bootstrap replicates over topic"
+    one = found.differences(interval="bootstrap", n=10, shared="topic")
+    assert one.interval_method == "percentiles of 10 joint bootstrap replicates over topic"
 
 
 def test_replicates_that_fail_in_one_measure_are_not_counted(frame, monkeypatch):

@@ -50,9 +50,9 @@ def test_every_draw_has_its_own_best_design(coefficient, universe):
     cost = "10*i + i*a"
     study = from_components(VALUES, cov=COV).dstudy(i=1, a=1, universe=universe)
     found = study.optimize(cost, budget=300, designs=KINDS, coefficient=coefficient)
-    told = found.stability(40, rng=3)
+    told = found.stability(20, rng=3)
     best, losses, same = found.best, [], []
-    for one, row in zip(own_studies(drawn(40, 3)), told.frame.itertuples(), strict=True):
+    for one, row in zip(own_studies(drawn(20, 3)), told.frame.itertuples(), strict=True):
         own = one.dstudy(i=1, a=1, universe=universe).optimize(
             cost, budget=300, designs=KINDS, coefficient=coefficient
         )

@@ -95,7 +95,7 @@ def test_limits_change_sign_at_the_ratios(case, sign):
 def test_ratios_are_the_roots_that_brent_finds(K, correlated):
     """Sums with positive coefficients below, and few degrees of freedom: one root each."""
     rng = np.random.default_rng(K)
-    for _ in range(20):
+    for _ in range(10):
         parts = reach(rng, K, correlated=correlated)
         top, bottom = rng.uniform(0.1, 1.0, (2, 1, K))
         low = ratios_at_zero(top, bottom, np.zeros(1), np.zeros(1), 1.0, Reach(*parts))[0]

@@ -151,8 +151,13 @@ def test_other_climbs_start_with_half_of_the_free_components_in_one(is_held, mon
     np.testing.assert_allclose(starts, [v, [v[0], half, v[2]]], rtol=1e-15)
 
 
-@pytest.mark.parametrize("reml", [True, False])
-@pytest.mark.parametrize("name", ["crossed, replicated", "three facets", "deeply nested"])
+@pytest.mark.parametrize(
+    ("name", "reml"),
+    [
+        ("crossed, replicated", True), ("crossed, replicated", False), ("three facets", True),
+        ("deeply nested", False),
+    ],
+)  # fmt: skip
 def test_points_of_a_curve_are_maxima_on_their_surface(name, reml):
     model, v = fitted(name, "reml" if reml else "ml", rows="unbalanced")
     dense, k = DenseLikelihood(model, reml=reml), v.size

@@ -148,7 +148,7 @@ def test_a_resample_is_the_fit_of_its_rows(name, facet, outer, inner, method):
     levels = levels_of(design, sample, facet)
     keys = frame[[*outer, facet]].drop_duplicates().sort_values([*outer, facet]).to_numpy()
     rng = np.random.default_rng(2)
-    for _ in range(5):
+    for _ in range(3):
         chosen = levels.draw(rng)
         stats = levels.take(sample, chosen).statistics(design, fit.stats.rows)
         found = fit.refit(design, lambda stats=stats: stats)
