@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.brennan_designs import DESIGNS, balanced_data, small_designs
+from tests.helpers.cases import alternately
 from tests.helpers.examples import examples
 from vcomp.formula.brennan import Design, parse_design
 from vcomp.formula.effects import design_effects, design_formula, expected_mean_squares
@@ -88,8 +89,7 @@ def test_degrees_of_freedom_are_ranks(design, data):
         assert table.loc[effect.name, "df"] == rank
 
 
-@pytest.mark.parametrize("replicates", [1, 2])
-@pytest.mark.parametrize("text", DESIGNS)
+@pytest.mark.parametrize(("text", "replicates"), alternately(DESIGNS, 1, 2))
 def test_expected_mean_squares_are_those_of_a_fit(text, replicates):
     design = parse_design(text)
     sizes = {f: 2 + k % 2 for k, f in enumerate(design.facets)}

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.brennan_designs import DESIGNS, balanced_data, small_designs
+from tests.helpers.cases import alternately
 from tests.helpers.examples import examples
 from tests.helpers.reference_frames import by_name
 from vcomp.formula.brennan import parse_design
@@ -111,8 +112,7 @@ def test_a_facet_within_all_others_is_the_scores_of_a_cell(reference, shared_dat
         res.jackknife("i")
 
 
-@pytest.mark.parametrize("replicates", [1, 2])
-@pytest.mark.parametrize("text", DESIGNS)
+@pytest.mark.parametrize(("text", "replicates"), alternately(DESIGNS, 2, 1))
 def test_balanced_data_of_any_design(text, replicates):
     """All terms are there, and the G-study's design is the one that was claimed."""
     data = data_of(text, replicates=replicates)
