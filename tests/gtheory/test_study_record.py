@@ -102,7 +102,7 @@ def test_replicates_without_their_interaction():
     data = scores(replicates=2)
     without = vcomp.fit("y ~ (1|p) + (1|i)", data)
     assert kinds(without.dstudy()) == {"interaction"}
-    assert "add (1|p:i) to the formula" in " ".join(without.dstudy().notes)
+    assert "in a formula as (1|p:i)" in " ".join(without.dstudy().notes)
     having = vcomp.fit("y ~ (1|p) + (1|i) + (1|p:i)", data)
     assert "interaction" not in kinds(having.dstudy())
 
