@@ -9,7 +9,7 @@ import pandas as pd
 from patsy import EvalEnvironment
 
 import vcomp
-from vcomp.multivariate.covariance_components import elements
+from vcomp.estimators.likelihood import elements
 from vcomp.multivariate.variables import lay_out, read_scores
 
 SMALL = pd.DataFrame(

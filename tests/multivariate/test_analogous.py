@@ -11,6 +11,7 @@ from tests.helpers.multivariate_scores import (
     unit_matrices,
     vector,
 )
+from vcomp.estimators.likelihood import elements
 from vcomp.exceptions import EstimationError
 from vcomp.multivariate.analogous import (
     _solved,
@@ -18,7 +19,6 @@ from vcomp.multivariate.analogous import (
     analogous_covariance,
     find_axis,
 )
-from vcomp.multivariate.covariance_components import elements
 
 FORMULA = "y ~ (1|p) + (1|i)"
 CASES = {

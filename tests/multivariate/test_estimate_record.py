@@ -12,7 +12,8 @@ from scipy.stats import norm
 
 import vcomp
 from tests.helpers.multivariate_scores import crossed
-from vcomp.multivariate.covariance_components import CovarianceComponents, elements
+from vcomp.estimators.likelihood import elements
+from vcomp.multivariate.covariance_components import CovarianceComponents
 from vcomp.multivariate.estimate_record import (
     _on_links,
     component_table,

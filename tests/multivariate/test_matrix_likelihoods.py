@@ -18,9 +18,9 @@ from tests.helpers.multivariate_scores import (
     unit_matrices,
     vector,
 )
+from vcomp.estimators.likelihood import elements
 from vcomp.exceptions import EstimationError
 from vcomp.multivariate.analogous import AxisLikelihood, find_axis
-from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.fit_covariances import uncorrelated
 from vcomp.multivariate.mixed_equations import EquationsLikelihood
 from vcomp.multivariate.strata_covariances import (

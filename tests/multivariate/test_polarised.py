@@ -6,8 +6,8 @@ import pytest
 
 import vcomp
 from tests.helpers.multivariate_scores import SMALL, alone_of, crossed, layout_of, unit_matrices
+from vcomp.estimators.likelihood import elements
 from vcomp.multivariate.analogous import analogous_components, analogous_covariance
-from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.strata_covariances import polarised_components, polarised_covariance
 
 FORMULA = "x + y ~ (1|p) + (1|i)"

@@ -11,7 +11,7 @@ from tests.helpers.multivariate_scores import (
     positive,
     specification,
 )
-from vcomp.multivariate.covariance_components import elements
+from vcomp.estimators.likelihood import elements
 from vcomp.multivariate.fit_covariances import element_map, uncorrelated
 from vcomp.multivariate.stage_equations import _check_size
 

@@ -95,7 +95,8 @@ class Reading:
             If a name is neither a column nor in the calling scope.
         """
         used = list(formula.facets)
-        alone = {formula.response, *formula.fixed}
+        slopes = (effect for term in formula.random for effect in term.effects)
+        alone = {formula.response, *formula.fixed, *slopes}
         for name in formula.names(response=response):
             if name in used:
                 continue

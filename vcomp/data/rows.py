@@ -216,10 +216,10 @@ class Rows:
             # The user may change a frame, but not what was read from files.
             y=part.y if source.files else part.y.copy(),
             facets=_all_levels({f: part.frame[f] for f in formula.facets}),
-            fixed={} if formula.intercept_only else part.fixed_columns(formula),
+            fixed=part.fixed_columns(formula) if formula.covariates else {},
             labels=labels if part.keep.all() else labels[part.keep],
             files=source.files,
-            frame=None if formula.intercept_only or source.files else part.frame,
+            frame=part.frame if formula.covariates and not source.files else None,
         )
 
     def __reduce__(self) -> Any:
@@ -326,7 +326,7 @@ class CompleteRows:
             If a column holds neither numbers nor levels, or a category did not occur in the fit.
         """
         if fitted is None:
-            return plain_columns(self.frame, formula.fixed_names)
+            return plain_columns(self.frame, formula.covariates)
         return _fixed_columns(formula, self.frame, fitted)
 
 
@@ -374,11 +374,11 @@ def select_predictors(
     import pandas as pd
 
     source = open_source(data)
-    fixed_names = formula.fixed_names
+    covariates = formula.covariates
     names = [
         name
         for name in reading.columns(formula, source, response=False)
-        if name in facets or name in fixed_names
+        if name in facets or name in covariates
     ]
     # One column at least has the number of rows.
     frame = source.read(names or list(source.columns[:1]) or list(formula.facets))[names]
@@ -397,7 +397,7 @@ def _fixed_columns(
     formula: Formula, frame: pd.DataFrame, fitted: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the columns of the fixed part with the categories of the fit."""
-    plain = plain_columns(frame, formula.fixed_names)
+    plain = plain_columns(frame, formula.covariates)
     return {name: _recoded(name, column, fitted.get(name)) for name, column in plain.items()}
 
 

@@ -19,4 +19,5 @@ from .learning import find_facets as find_facets
 from .learning import find_terms as find_terms
 from .learning import learn as learn
 from .learning import make_design as make_design
+from .slopes import Slopes as Slopes
 from .structure import Structure as Structure

@@ -15,6 +15,7 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.data import Rows, Source
 from vcomp.design.grid import Grid, PartialGrid, find_combinations
+from vcomp.design.slopes import Slopes
 from vcomp.design.structure import Structure
 from vcomp.exceptions import DataError, did_you_mean
 from vcomp.formula import FixedPart, Formula, OmittedColumns
@@ -112,6 +113,7 @@ class Design:
     grid : the facets that are fully crossed with everything, and the cells of the others; None if
         the data are not a complete grid
     partial_grid : the grid that the rows nearly fill, if there is no complete one
+    slopes : columns of the random slopes, whose terms are one column each; None without any
     """
 
     formula: Formula
@@ -124,6 +126,7 @@ class Design:
     structure: Structure
     grid: Grid | None
     partial_grid: PartialGrid | None
+    slopes: Slopes | None = None
 
     @property
     def n_levels(self) -> tuple[int, ...]:
@@ -206,6 +209,8 @@ class Design:
             compact_codes=tuple(codes),
             facet_sizes=self.n_levels,
             terms=self.terms,
+            slopes=self.slopes,
+            effects=None if self.slopes is None else self.slopes.values(rows.fixed, rows.y.size),
         )
 
     def centred_matrix(self, columns: Mapping[str, Any], n_rows: int) -> FloatArray:
@@ -250,6 +255,8 @@ class Chunk:
     counts: FloatArray | None = None  # (n,) scores of each cell; None where rows are scores
     within: FloatArray | None = None  # (1 + p, 1 + p) squares and products of y and X in cells
     alike: Chunk | None = None  # the same rows with another response, whose groups are the same
+    slopes: Slopes | None = None  # of the design
+    effects: tuple[FloatArray | None, ...] | None = None  # (n,) columns of slopes by term
 
     @property
     def n(self) -> int:

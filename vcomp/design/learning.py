@@ -7,7 +7,7 @@ refuses terms that cannot be estimated before anything is summed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from vcomp.data import Rows, alike_levels, plain_label
 from vcomp.design.design import Design, Facet, TermDesign
 from vcomp.design.grid import Grid, find_grid, find_partial_grid, number_combinations
 from vcomp.design.nesting import describe_structure
+from vcomp.design.slopes import learn_slopes
 from vcomp.exceptions import DataError, DesignError, warn
 from vcomp.formula import RESIDUAL, WIDE, FixedPart, Formula, fixed_effects
 
@@ -57,11 +58,15 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
     )
     n_levels, n = tuple(len(facet.levels) for facet in facets), rows.y.size
     grid = find_grid(codes, n_levels, formula.positions)
+    slopes = None
+    if formula.has_slopes:
+        formula, slopes = learn_slopes(formula, rows.fixed, environment, n)
     terms = find_terms(formula, codes, n_levels, grid, n)
     fixed = FixedPart.of_rows(formula, lambda: [rows.fixed], environment, n, WIDE.factor)
     with np.errstate(over="ignore", invalid="ignore"):  # overflow is refused
         centre = _centre(formula, fixed, rows)
-    return make_design(formula, facets, terms, fixed, centre, n, grid, codes)
+    design = make_design(formula, facets, terms, fixed, centre, n, grid, codes)
+    return design if slopes is None else replace(design, slopes=slopes)
 
 
 def make_design(

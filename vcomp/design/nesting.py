@@ -132,7 +132,8 @@ def describe_structure(
         sizes=sizes,
         n_parts=n_parts,
         terms=Design(facets, nested_in).held_effects(
-            [term.facets for term in formula.random], replicated=bool(cell_n.max() > 1)
+            list(dict.fromkeys(term.facets for term in formula.random)),
+            replicated=bool(cell_n.max() > 1),
         ),
         parts=parts,
         fixed=tuple(":".join(f for f in facets if f in e) for e in fixed if e <= set(facets)),
@@ -190,7 +191,7 @@ def _nested_by_formula(
     ``(1|topic/doc)`` has no term of doc alone: its component cannot be
     distinguished from that of topic:doc, which is what being nested means for a D-study.
     """
-    terms = [*map(frozenset, (term.facets for term in formula.random)), *fixed]
+    terms = [*dict.fromkeys(frozenset(term.facets) for term in formula.random), *fixed]
     terms_of = {
         f: frozenset(k for k, term in enumerate(terms) if f in term) for f in formula.facets
     }

@@ -306,7 +306,8 @@ def _all_independent(XX: FloatArray, origin: FloatArray) -> bool:
 def _check_terms(stats: Statistics, names: Sequence[str]) -> None:
     sums, sizes = stats.sums, stats.sums.sizes
     for t, u in combinations(range(len(sizes)), 2):
-        if sizes[t] == sizes[u] and sums.is_finer(t, u) and sums.is_finer(u, t):
+        alike = stats.slopes is None and sizes[t] == sizes[u]
+        if alike and sums.is_finer(t, u) and sums.is_finer(u, t):
             raise DesignError(
                 f"terms {names[t]!r} and {names[u]!r} are confounded: they group the rows in the "
                 "same way, so that the data contain only the sum of their variances; keep one of "
@@ -316,9 +317,10 @@ def _check_terms(stats: Statistics, names: Sequence[str]) -> None:
     for t, name in enumerate(names):
         most = _DEPENDENT * float(sums.n) ** 2  # Σ n_g² is n² at most
         if forms[t, t] <= most and forms[t, t] <= _DEPENDENT * sums.group_squares(t):
+            term = f"(1|{name})" if stats.slopes is None else f"the random effect {name}"
             raise DesignError(
                 f"term {name!r} is confounded with the fixed part, which explains all differences "
-                f"between its groups; leave out (1|{name}) or the fixed factor",
+                f"between its groups; leave out {term} or the fixed factor",
                 term=name,
             )
     scaled = forms / np.sqrt(np.outer(np.diagonal(forms), np.diagonal(forms)))

@@ -11,9 +11,10 @@ import ast
 import keyword
 import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import combinations
 from typing import Any
 
 from vcomp.exceptions import DataError, FormulaError, guarded
@@ -27,15 +28,48 @@ from vcomp.formula.dialects import (
     unreadable,
 )
 
+INTERCEPT = "Intercept"
+"""Name of the effect of an intercept, as patsy has it."""
+
 
 @dataclass(frozen=True, slots=True)
 class RandomTerm:
-    """One random intercept, ``(1 | facets)``."""
+    """Random effects of the groups of some facets: ``(1 | facets)`` or ``(1 + x | facets)``.
+
+    As parsed it is all effects of a bar; in a design it is one column of effects.
+
+    Attributes
+    ----------
+    name : ``"topic:doc"``, of a slope ``"topic:doc[x]"``
+    facets : the columns whose combinations are the groups of the term
+    effects : what is multiplied by the effects: ``"Intercept"``, columns and expressions
+    block : number of its bar; the effects of one bar are correlated
+    covariates : names of the columns that the slopes use
+    """
 
     name: str
-    """As written: ``"topic:doc"``."""
     facets: tuple[str, ...]
-    """The columns whose combinations are the groups of the term."""
+    effects: tuple[str, ...] = (INTERCEPT,)
+    block: int = 0
+    covariates: tuple[str, ...] = ()
+
+    @property
+    def is_intercept(self) -> bool:
+        """Whether the term is an intercept alone."""
+        return self.effects == (INTERCEPT,)
+
+    @property
+    def written(self) -> str:
+        """The term as it is written in a formula."""
+        slopes = [effect for effect in self.effects if effect != INTERCEPT]
+        first = "1" if INTERCEPT in self.effects else "0"
+        return f"({' + '.join([first, *slopes])} | {':'.join(self.facets)})"
+
+    def of_column(self, effect: str) -> RandomTerm:
+        """Return the term of one column of effects."""
+        group = ":".join(self.facets)
+        name = group if effect == INTERCEPT else f"{group}[{effect}]"
+        return replace(self, name=name, effects=(effect,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +100,50 @@ class Formula:
         place = {facet: k for k, facet in enumerate(self.facets)}
         return tuple(tuple(place[f] for f in term.facets) for term in self.random)
 
+    @property
+    def has_slopes(self) -> bool:
+        """Whether a random term has other effects than an intercept."""
+        return not all(term.is_intercept for term in self.random)
+
+    @property
+    def blocks(self) -> tuple[tuple[int, ...], ...]:
+        """Positions of the random terms of each bar, whose effects are correlated."""
+        blocks: dict[int, list[int]] = {}
+        for place, term in enumerate(self.random):
+            blocks.setdefault(term.block, []).append(place)
+        return tuple(map(tuple, blocks.values()))
+
+    @property
+    def component_names(self) -> tuple[str, ...]:
+        """Names of the variances of the terms, then of the covariances within each bar.
+
+        Examples
+        --------
+        >>> parse("score ~ (1|sys) + (1|topic)").component_names
+        ('sys', 'topic')
+        """
+        covariances = [
+            f"{':'.join(self.random[i].facets)}[{_short(self.random[i])},{_short(self.random[j])}]"
+            for block in self.blocks
+            for i, j in combinations(block, 2)
+        ]
+        return (*(term.name for term in self.random), *covariances)
+
+    @property
+    def facets_of_components(self) -> tuple[tuple[str, ...], ...]:
+        """The facets of each component, in the order of :attr:`component_names`."""
+        pairs = (pair for block in self.blocks for pair in combinations(block, 2))
+        return tuple(
+            self.random[i].facets for i in (*range(len(self.random)), *(i for i, _ in pairs))
+        )
+
+    def slope_part(self, term: RandomTerm) -> Formula:
+        """Return the effects of a bar as a fixed part, which has the columns of its effects."""
+        slopes = [effect for effect in term.effects if effect != INTERCEPT]
+        first = "1" if INTERCEPT in term.effects else "0"
+        text = f"{self.response} ~ {' + '.join([first, *slopes])}"
+        return Formula(text, self.response, term.effects, ())
+
     def check_parameters(self, n_rows: int, n_fixed: int) -> None:
         """Refuse fewer rows than parameters.
 
@@ -79,11 +157,12 @@ class Formula:
         DataError
             If there are no more rows than parameters.
         """
-        n_parameters = n_fixed + len(self.random) + 1
+        n_components = len(self.component_names) + 1
+        n_parameters = n_fixed + n_components
         if n_rows <= n_parameters:
             raise DataError(
                 f"{n_rows} rows are too few for {n_parameters} parameters "
-                f"({n_fixed} fixed effects and {len(self.random) + 1} variance components)"
+                f"({n_fixed} fixed effects and {n_components} variance components)"
             )
 
     def names(self, *, response: bool = True) -> list[str]:
@@ -94,7 +173,7 @@ class Formula:
         response : whether those of the response are included
         """
         left = names_in(self.response) if response else ()
-        right = () if self.intercept_only else sorted(self.fixed_names)
+        right = sorted(self.covariates)
         return list(dict.fromkeys([*self.facets, *left, *right]))
 
     @property
@@ -109,10 +188,14 @@ class Formula:
         return frozenset(name for factor in self.expressions for name in names_in(factor))
 
     @property
+    def covariates(self) -> frozenset[str]:
+        """The names that the fixed part and the slopes use."""
+        return self.fixed_names.union(*(term.covariates for term in self.random))
+
+    @property
     def expressions(self) -> tuple[str, ...]:
         """The factors of the fixed part: columns and expressions."""
-        terms = (term for term in self.fixed if term != "Intercept")
-        return tuple(dict.fromkeys(f for term in terms for f in _factors(term)))
+        return _expressions(self.fixed)
 
     @property
     def intercept_only(self) -> bool:
@@ -152,15 +235,11 @@ def parse(text: str, columns: Sequence[str] = ()) -> Formula:
     _check_expressions(tree)
     _check_response(left, right)
     description = _describe(left, right)
-    random: dict[frozenset[str], RandomTerm] = {}
+    random: list[RandomTerm] = []
     for bar in bars:
         for term in _random_terms(bar):
-            key = frozenset(term.facets)
-            if key in random:
-                raise _fault(
-                    f"the random term {random[key].name} occurs twice; write it once", bar
-                )
-            random[key] = term
+            _check_once(term, random, bar)
+            random.append(replace(term, block=len(random)))
     if not random:
         if re.search(rf"\b(?:{'|'.join(STRUCTURES)})\(", text):
             raise FormulaError(f"the formula has no random term: {NO_STRUCTURES}")
@@ -172,7 +251,7 @@ def parse(text: str, columns: Sequence[str] = ()) -> Formula:
         text=text.strip(),
         response=description.lhs_termlist[0].factors[0].code,
         fixed=tuple(term.name() for term in description.rhs_termlist),
-        random=tuple(random.values()),
+        random=tuple(random),
     )
 
 
@@ -372,31 +451,63 @@ def _bars(node: Any, allowed: bool = True) -> Iterator[Any]:
 
 
 def _check_bar(bar: Any) -> None:
-    """Refuse random terms that are not ``(1 | g)`` with parentheses."""
+    """Refuse random terms without effects on the left of the bar, or without parentheses."""
     effects, groups = bar.args if len(bar.args) == 2 else (None, bar.args[0])
-    if groups.type == "|" and len(groups.args) == 1:
-        written = _source_of(groups.args[0])
-        raise _fault(
-            f"|| separates uncorrelated slopes, and random slopes are not supported: the random "
-            f"intercept is (1|{written})",
-            groups.token,
-        )
-    written = f"(1|{_source_of(groups)})"
+    uncorrelated = groups.type == "|" and len(groups.args) == 1
+    written = f"(1|{_source_of(groups.args[0] if uncorrelated else groups)})"
     if effects is None:
         raise _fault(f"a random term has a 1 before its bar: {written}", bar)
     # patsy's origin of a node includes its parentheses, so a bar without them starts where its
     # left side starts.
     if bar.origin.start == effects.origin.start:
         raise _fault(f"a random term needs parentheses: {written}", bar.token)
-    if effects.type == "ONE":
-        return
     if groups.type == "ONE":
         raise _fault(f"the groups are on the right of the bar: (1|{_source_of(effects)})", bar)
-    slopes = [leaf for leaf in _leaves(effects) if leaf.type not in ("ZERO", "ONE")]
-    raise _fault(
-        f"random slopes are not supported, only random intercepts: {written}",
-        slopes[0] if slopes else effects,
-    )
+    for leaf in _leaves(effects):
+        if leaf.type == "NUMBER":
+            raise _fault(
+                f"the effects of a random term are 1, 0 or columns, as in {written} and (1 + x|g)",
+                leaf,
+            )
+
+
+def _effects_of(bar: Any) -> Iterator[tuple[str, ...]]:
+    """Yield the effects of a bar: correlated ones together, those of ``||`` one by one."""
+    from patsy import PatsyError
+    from patsy.desc import Evaluator
+
+    left, right = bar.args
+    try:
+        expression = Evaluator().eval(left)
+    except PatsyError as error:
+        raise _from_patsy(error, bar.origin.code) from None
+    slopes = [term.name() for term in expression.terms if term.factors]
+    effects = [*([] if expression.intercept_removed else [INTERCEPT]), *slopes]
+    if not effects:
+        raise _fault("a random term without effects; an intercept is (1|g), a slope (x|g)", bar)
+    if right.type == "|":
+        yield from ((effect,) for effect in effects)
+    else:
+        yield tuple(effects)
+
+
+def _check_once(term: RandomTerm, known: Sequence[RandomTerm], bar: Any) -> None:
+    """Refuse an effect that another term has for the same groups."""
+    for other in known:
+        shared = [e for e in term.effects if e in other.effects]
+        if frozenset(term.facets) != frozenset(other.facets) or not shared:
+            continue
+        if term.effects == other.effects:
+            raise _fault(f"the random term {term.name} occurs twice; write it once", bar)
+        what = "an intercept" if shared[0] == INTERCEPT else f"a slope of {shared[0]}"
+        left = tuple(e for e in term.effects if e not in shared)
+        rest = replace(term, effects=left).written if left else ""
+        advice = (
+            f"write {rest} in place of {term.written}" if rest else f"leave {term.written} out"
+        )
+        raise _fault(
+            f"{other.written} has {what} of {':'.join(term.facets)} as well; {advice}", bar
+        )
 
 
 def _leaves(node: Any) -> Iterator[Any]:
@@ -414,6 +525,8 @@ def _random_terms(bar: Any) -> Iterator[RandomTerm]:
     from patsy.desc import Evaluator
 
     groups = bar.args[1]
+    if groups.type == "|":
+        (groups,) = groups.args
     for leaf in _leaves(groups):
         if leaf.type != "PYTHON_EXPR":
             if leaf.type != "NUMBER":
@@ -437,7 +550,10 @@ def _random_terms(bar: Any) -> Iterator[RandomTerm]:
         raise _from_patsy(error, bar.origin.code) from None
     for term in expanded.terms:
         facets = tuple(_facet_name(factor.code) or "" for factor in term.factors)
-        yield RandomTerm(":".join(facets), facets)
+        for effects in _effects_of(bar):
+            used = dict.fromkeys(name for code in _expressions(effects) for name in names_in(code))
+            named = RandomTerm(":".join(facets), facets, effects, covariates=tuple(used))
+            yield named.of_column(*effects) if len(effects) == 1 else named
 
 
 def _facet_name(code: str) -> str | None:
@@ -568,6 +684,17 @@ def names_in(code: str) -> tuple[str, ...]:
             case ast.Name(id=name) if id(node) not in functions:
                 places.setdefault(name, node.col_offset)
     return tuple(sorted(places.keys() - bound, key=places.__getitem__))
+
+
+def _short(term: RandomTerm) -> str:
+    """Return the name of an effect in that of a covariance."""
+    (effect,) = term.effects
+    return "(Intercept)" if effect == INTERCEPT else effect
+
+
+def _expressions(terms: Iterable[str]) -> tuple[str, ...]:
+    """Return the factors of terms, each once."""
+    return tuple(dict.fromkeys(f for term in terms if term != INTERCEPT for f in _factors(term)))
 
 
 def _factors(term: str) -> list[str]:

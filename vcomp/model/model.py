@@ -222,9 +222,9 @@ class VarianceComponentsModel(LikelihoodOfData):
         begun = perf_counter()
         self._data: SummedData = _without_dependent(data)
         self.design = design = self._data.design
-        self.component_names = (*(term.name for term in design.terms), RESIDUAL)
+        self.component_names = (*design.formula.component_names, RESIDUAL)
         self.statistics = self._data.statistics
-        terms = self.component_names[:-1]
+        terms = [term.name for term in design.terms]
         check_identified(self.statistics, terms, design.fixed.names, design.x_origin)
         self.seconds: Mapping[str, float] = {**data.seconds, "check": perf_counter() - begun}
 

@@ -41,7 +41,7 @@ from vcomp.statistics.batches import SummedData, few_values
 
 def label(
     design: Design,
-    sums: GroupSums,
+    sums: GroupSums | None,
     estimate: Estimate,
     table: CellTotals | None,
     response_values: tuple[float, ...] | None = None,
@@ -49,7 +49,8 @@ def label(
     """Return the estimated components with their facets, nesting, sizes and covariance."""
     structure = design.structure
     facets = tuple(
-        closure(frozenset(term.facets), structure.nested_in) for term in design.formula.random
+        closure(frozenset(facets), structure.nested_in)
+        for facets in design.formula.facets_of_components
     )
     everything = frozenset(structure.facets)
     nested_in = dict(structure.nested_in)
@@ -68,7 +69,7 @@ def label(
         cov=next(iter(estimate.covariances.values())),
         nested_in=nested_in,
         sizes={f: n for f, n in structure.sizes.items() if f in everything},
-        inverse_n=_inverse_n(sums, facets, estimate.names),
+        inverse_n={} if sums is None else _inverse_n(sums, facets, estimate.names),
         mean_squares=mean_squares,
         held=estimate.held,
         without_bounds=estimate.without_bounds,
@@ -286,7 +287,7 @@ class TablesOfFit:
         found = self.found
         return label(
             found.design,
-            found.statistics.group_sums,
+            None if found.statistics.slopes is not None else found.statistics.group_sums,
             self.estimate,
             self._scores(),
             found.response_values if found.rows is None else few_values(found.rows.y),

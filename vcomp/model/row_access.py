@@ -124,6 +124,8 @@ class RowAccess:
         EstimationError
             If the residual is not positive, and the others are not all zero.
         """
+        if self.data.statistics.slopes is not None:
+            return self.estimate.values
         v: FloatArray = np.maximum(self.estimate.values, 0.0)
         if v[-1] == 0.0 and v.any():
             raise EstimationError(

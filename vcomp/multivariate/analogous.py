@@ -29,9 +29,8 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray
 from vcomp.design import number_combinations
-from vcomp.estimators.likelihood import InformationKind, LastPoint
+from vcomp.estimators.likelihood import InformationKind, LastPoint, elements
 from vcomp.exceptions import EstimationError
-from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.variables import VariableLayout, sums_of
 from vcomp.numerics import Positive, solve
 

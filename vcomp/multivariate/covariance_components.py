@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations
 from numbers import Real
 from typing import Any
 
@@ -17,26 +17,10 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.codec import stored
+from vcomp.estimators.likelihood import elements
 from vcomp.exceptions import EstimationError, PlanError, did_you_mean
 from vcomp.gtheory import PublishedComponents
 from vcomp.inference import TwoWayMeanSquares, VarianceComponents
-
-
-def elements(linked: BoolArray) -> tuple[tuple[int, int, int], ...]:
-    """Return term, row and column of every variance and covariance.
-
-    Parameters
-    ----------
-    linked : (k + 1, v, v) whether two variables share levels of a term
-
-    Examples
-    --------
-    >>> elements(np.array([[[True, True], [True, True]], [[True, False], [False, True]]]))
-    ((0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 0, 0), (1, 1, 1))
-    """
-    n_terms, v, _ = linked.shape
-    pairs = list(combinations_with_replacement(range(v), 2))
-    return tuple((t, a, b) for t in range(n_terms) for a, b in pairs if linked[t, a, b])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,14 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.data import Missing
-from vcomp.estimators.likelihood import InformationKind
+from vcomp.estimators.likelihood import (
+    ConeMaximum,
+    MatrixLikelihood,
+    covariance_in_cone,
+    elements,
+    maximise_in_cone,
+    positive_part,
+)
 from vcomp.exceptions import EstimationError, did_you_mean, guarded, warn
 from vcomp.formula import caller_environment
 from vcomp.multivariate.analogous import (
@@ -21,13 +28,6 @@ from vcomp.multivariate.analogous import (
     analogous_covariance,
     find_axis,
 )
-from vcomp.multivariate.cone import (
-    ConeMaximum,
-    MatrixLikelihood,
-    maximise_in_cone,
-    positive_part,
-)
-from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.estimate_record import Ending, Found, record_of
 from vcomp.multivariate.mixed_equations import EquationsLikelihood
 from vcomp.multivariate.multivariate_results import MultivariateResults
@@ -41,7 +41,7 @@ from vcomp.multivariate.strata_covariances import (
     polarised_covariance,
 )
 from vcomp.multivariate.variables import VariableLayout, lay_out, read_scores
-from vcomp.numerics import is_positive, solve_positive
+from vcomp.numerics import is_positive
 
 _LEAST = 1e-10
 """Floor of the eigenvalues of the residual correlations that decorrelate the scores."""
@@ -319,7 +319,7 @@ def _by_likelihood(
     degrees = np.array([m.nobs - float(reml) for m in layout.scores.models])
     return Found(
         values=np.where(layout.linked, scale @ end.S @ scale.T, np.nan),
-        cov=_covariance(likelihood, end, kind, back),
+        cov=covariance_in_cone(likelihood, end, kind, back),
         status=_status(layout, end),
         engine=likelihood.reason,
         llf=end.loglike - float(degrees @ np.log(np.diagonal(scale))),
@@ -368,47 +368,8 @@ def _start(layout: VariableLayout, strata: Strata | None, scale: FloatArray) -> 
     return np.array(starts)
 
 
-def _covariance(
-    likelihood: MatrixLikelihood, end: ConeMaximum, kind: InformationKind, back: FloatArray
-) -> FloatArray:
-    """Return the covariance matrix of the elements at the ranks of the maximum, (m, m).
-
-    It is nan for elements that are fixed at these ranks.
-
-    Parameters
-    ----------
-    back : (m, m) derivatives of the elements on the scale of the data with respect to those on
-        the scale of the likelihood
-    """
-    J = end.tangent
-    nothing = np.full((J.shape[0], J.shape[0]), np.nan)
-    if not J.size:
-        return nothing
-    U, s, _ = np.linalg.svd(J, full_matrices=False)
-    U = U[:, s > 1e-9 * s[0]]
-    for choice in dict.fromkeys([kind, "average"]):
-        inside = U.T @ likelihood.information(end.S, choice) @ U
-        if choice != "average" and not is_positive(inside, _SINGULAR):
-            continue
-        try:
-            cov = np.asarray(back @ U @ solve_positive(inside, (back @ U).T))
-        except np.linalg.LinAlgError:
-            continue
-        fixed = np.abs(back @ U).max(axis=1) < 1e-9 * np.abs(back).max(axis=1)
-        cov[fixed] = np.nan
-        cov[:, fixed] = np.nan
-        return np.asarray(0.5 * (cov + cov.T))
-    return nothing
-
-
 _INDEPENDENT = 1e-9
 """Eigenvalue up to which a residual matrix with unit diagonal is singular."""
-
-_SINGULAR = 1e-10
-"""Smallest eigenvalue at which the observed information is used; a smaller one may be rounding
-error, and the average information is used. At a lower rank, directions that leave the rank have
-the eigenvalue zero."""
-
 
 _CLOSE = 2.0
 """Largest difference of log-likelihoods to another maximum that is reported."""

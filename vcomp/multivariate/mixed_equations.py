@@ -16,9 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators.likelihood import InformationKind, LastPoint
+from vcomp.estimators.likelihood import InformationKind, LastPoint, elements
 from vcomp.exceptions import EstimationError
-from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.stage_equations import (
     CHUNK,
     EquationsPoint,

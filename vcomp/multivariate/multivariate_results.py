@@ -11,11 +11,11 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.data import read_json, write_json
+from vcomp.estimators.likelihood import positive_part
 from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha, did_you_mean
 from vcomp.gtheory import all_sizes
 from vcomp.inference import Projected
 from vcomp.inference.intervals import IntervalName, IntervalSource
-from vcomp.multivariate.cone import positive_part
 from vcomp.multivariate.covariance_components import (
     Composite,
     CovarianceComponents,

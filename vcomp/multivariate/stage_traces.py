@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.multivariate.covariance_components import elements
+from vcomp.estimators.likelihood import elements
 from vcomp.multivariate.stage_equations import (
     Elimination,
     EquationsPoint,

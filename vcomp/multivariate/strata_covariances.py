@@ -21,11 +21,9 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, IntArray
 from vcomp.design import number_combinations
 from vcomp.estimators import ClosedForm, get_estimator
-from vcomp.estimators.likelihood import InformationKind
+from vcomp.estimators.likelihood import InformationKind, elements, pair_traces
 from vcomp.estimators.quadratic import TooLargeError, covariance_of_estimates
 from vcomp.exceptions import EstimationError
-from vcomp.multivariate.cone import pair_traces
-from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.variables import VariableLayout, combined
 
 Quadratic = Callable[[FloatArray], FloatArray]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.design import Chunk, Grid, PartialGrid
+from vcomp.design import Chunk, Grid, PartialGrid, Slopes
 from vcomp.exceptions import DataError
 from vcomp.formula import WIDE
 from vcomp.numerics import MixedColumns, check_memory
@@ -60,6 +60,7 @@ class Statistics:
     known_table : the table of two crossed facets, if there are no rows
     known_wide : the cross-products with a wide factor, if there are no rows
     alike : statistics of the same groups with another response, whose groups are not counted again
+    slopes : the columns of random slopes, whose terms are one column each; None without any
     kept : values that estimators keep from one call to the next
     """
 
@@ -71,6 +72,7 @@ class Statistics:
     known_table: CrossedTable | None = None
     known_wide: WideProducts | None = None
     alike: Statistics | None = None
+    slopes: Slopes | None = None
     kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
     @classmethod
@@ -84,6 +86,8 @@ class Statistics:
         chunk : the rows
         grid, partial_grid : that they fill, or nearly fill
         """
+        if chunk.slopes is not None:
+            return cls(make_products=lambda: accumulate(chunk), slopes=chunk.slopes)
         # A factor with many levels has a sparse elimination of its own.
         strata = None if grid is None or has_wide_factor(chunk) else stratify(chunk, grid)
         return cls(strata, lambda: chunk, None, grid, partial_grid)

@@ -5,6 +5,13 @@ from .choose import prediction_engine as prediction_engine
 from .choose import residual_forms as residual_forms
 from .climbing import Place as Place
 from .climbing import loglike_margin as loglike_margin
+from .cone import ConeMaximum as ConeMaximum
+from .cone import MatrixLikelihood as MatrixLikelihood
+from .cone import covariance_in_cone as covariance_in_cone
+from .cone import elements as elements
+from .cone import maximise_in_cone as maximise_in_cone
+from .cone import pair_traces as pair_traces
+from .cone import positive_part as positive_part
 from .engine import FixedForms as FixedForms
 from .engine import InformationKind as InformationKind
 from .engine import LastPoint as LastPoint

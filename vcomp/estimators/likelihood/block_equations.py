@@ -17,9 +17,10 @@ So far the blocked engine takes its forms of X from here where the residual is s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations_with_replacement, pairwise
+from itertools import combinations_with_replacement, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -129,14 +130,56 @@ class BlockEquations:
         return ones if a == b else ones + ones.T
 
     def _off_diagonal(self, matrices: Sequence[Any]) -> Any:
-        """Return a matrix with an entry of effects where one of several has any, sparse."""
+        """Return a matrix with an entry of effects where one of several may have any, sparse.
+
+        Levels that occur together may have any in all bases of their effects.
+        """
         from scipy.sparse import csr_array
 
         n = self.n_effects
-        whole = sum(abs(matrix) for matrix in matrices)[:n][:, :n].tocoo()
-        used = (whole.row != whole.col) & (whole.data != 0.0)
-        places = whole.row[used], whole.col[used]
-        return csr_array((whole.data[used].astype(float), places), shape=(n, n))
+        parts = [matrix[:n][:, :n].tocoo() for matrix in matrices]
+        rows, columns = (np.concatenate([getattr(m, at) for m in parts]) for at in ("row", "col"))
+        lead = np.arange(n)
+        for term in self.sums.terms:
+            for c in term[1:]:
+                lead[self.places[c]] = lead[self.places[term[0]]]
+        pairs = np.unique(lead[rows].astype(np.int64) * n + lead[columns])
+        members = csr_array((np.ones(n), (lead, np.arange(n))), shape=(n, n))
+        whole = csr_array((np.ones(pairs.size), (pairs // n, pairs % n)), shape=(n, n))
+        whole = (members.T @ whole @ members).tocoo()
+        used = whole.row != whole.col
+        return csr_array((whole.data[used], (whole.row[used], whole.col[used])), shape=(n, n))
+
+    def rotated(self, bases: Sequence[FloatArray]) -> BlockEquations:
+        """Return the equations for effects v of u = Uv, with covariance matrices U'ΛU.
+
+        Parameters
+        ----------
+        bases : orthogonal matrix U of each term
+        """
+        from scipy.sparse import csr_array
+
+        n, p = self.n_effects, self.sums.groups[0].n_fixed
+        effects = np.arange(n)
+        rows, columns, data = [np.arange(n, n + p)], [np.arange(n, n + p)], [np.ones(p)]
+        for term, U in zip(self.sums.terms, bases, strict=True):
+            for (i, a), (j, b) in product(enumerate(term), repeat=2):
+                rows.append(effects[self.places[a]])
+                columns.append(effects[self.places[b]])
+                data.append(np.full(rows[-1].size, U[i, j]))
+        entries = np.concatenate(data).astype(np.longdouble)
+        places = np.concatenate(rows), np.concatenate(columns)
+        R = csr_array((entries, places), shape=(n + p, n + p))
+        turned = copy(self)
+        turned.parts = []
+        for part in self.parts[: len(self.sums.groups)]:
+            matrix = (R.T @ part.matrix @ R).tocsr()
+            right = np.asarray(R.T @ part.right, dtype=float)
+            turned.parts.append(
+                replace(part, matrix=matrix, direction=self._direction(matrix), right=right)
+            )
+        turned.parts += self.parts[len(self.sums.groups) :]
+        return turned
 
     def _stacked(self, sums: Sequence[FloatArray], width: int) -> FloatArray:
         blocks = [sums[c].reshape(sums[c].shape[0], width) for c in self.places]
@@ -367,8 +410,14 @@ class BlockPoint:
         columns = self.equations.sums.terms[term]
         return np.column_stack([self._solved[0][self.equations.places[c]] for c in columns])
 
-    def prediction_covariances(self, term: int) -> FloatArray:
-        """Return the covariance matrices of û − u of the levels of a term, (levels, q, q)."""
+    def prediction_covariances(self, term: int, *, beta_known: bool = False) -> FloatArray:
+        """Return the covariance matrices of û − u of the levels of a term, (levels, q, q).
+
+        Parameters
+        ----------
+        term : its position
+        beta_known : whether the fixed effects are known, not estimated
+        """
         from scipy.sparse import csr_array
 
         equations, columns = self.equations, self.equations.sums.terms[term]
@@ -379,6 +428,8 @@ class BlockPoint:
         for a, b in equations.pairs[term]:  # 4x'C⁻¹y = (x + y)'C⁻¹(x + y) − (x − y)'C⁻¹(x − y)
             both = [self.factor.quadratics(units[a] + s * units[b]) for s in (1.0, -1.0)]
             found[:, a, b] = found[:, b, a] = 0.25 * (both[0] - both[1])
+        if beta_known:
+            return found
         white = self.fixed.whitened(self._border)
         W = np.array([white[rows] for rows in at])
         return found + np.einsum("aip,bip->iab", W, W)

@@ -216,6 +216,10 @@ def prediction_engine(stats: Statistics, engine: str = "auto") -> LikelihoodEngi
     stats : sums of the data
     engine : as requested for the fit
     """
+    if stats.slopes is not None:
+        from vcomp.estimators.likelihood.slopes import SlopesLikelihood
+
+        return SlopesLikelihood(stats, reml=True)
     if stats.strata is not None and engine in ("auto", "strata"):
         strata = StrataLikelihood(stats.strata, reml=True)
         if strata.gives_effects:

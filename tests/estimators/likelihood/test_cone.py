@@ -16,7 +16,8 @@ from tests.helpers.multivariate_scores import (
     unit_matrices,
     vector,
 )
-from vcomp.multivariate.cone import (
+from vcomp.estimators.likelihood import elements
+from vcomp.estimators.likelihood.cone import (
     _bends,
     _ConeSearch,
     _decrement,
@@ -25,7 +26,6 @@ from vcomp.multivariate.cone import (
     _without_rotations,
     maximise_in_cone,
 )
-from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.mixed_equations import EquationsLikelihood
 from vcomp.multivariate.strata_covariances import (
     MeanProductsLikelihood,

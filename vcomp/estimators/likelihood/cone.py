@@ -14,13 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from typing import Protocol
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.estimators.likelihood import InformationKind, OtherStarts, Place
-from vcomp.multivariate.covariance_components import elements
+from vcomp.estimators.likelihood.climbing import Place
+from vcomp.estimators.likelihood.engine import InformationKind
+from vcomp.estimators.likelihood.starts import OtherStarts
+from vcomp.numerics import is_positive, solve_positive
 
 
 class MatrixLikelihood(Protocol):
@@ -54,6 +57,23 @@ class MatrixLikelihood(Protocol):
 
         None without such an approximation.
         """
+
+
+def elements(linked: BoolArray) -> tuple[tuple[int, int, int], ...]:
+    """Return term, row and column of every variance and covariance.
+
+    Parameters
+    ----------
+    linked : (k + 1, v, v) whether two variables share levels of a term
+
+    Examples
+    --------
+    >>> elements(np.array([[[True, True], [True, True]], [[True, False], [False, True]]]))
+    ((0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 0, 0), (1, 1, 1))
+    """
+    n_terms, v, _ = linked.shape
+    pairs = list(combinations_with_replacement(range(v), 2))
+    return tuple((t, a, b) for t in range(n_terms) for a, b in pairs if linked[t, a, b])
 
 
 def pair_traces(A: FloatArray, B: FloatArray, a: LongArray, b: LongArray) -> FloatArray:
@@ -225,6 +245,47 @@ def maximise_in_cone(
         evaluations=search.evaluations,
         drops=tuple(sorted(end.value - other.value for other in others)),
     )
+
+
+_SINGULAR = 1e-10
+"""Smallest eigenvalue at which the observed information is used; a smaller one may be rounding
+error, and the average information is used. At a lower rank, directions that leave the rank have
+the eigenvalue zero."""
+
+
+def covariance_in_cone(
+    likelihood: MatrixLikelihood, end: ConeMaximum, kind: InformationKind, back: FloatArray
+) -> FloatArray:
+    """Return the covariance matrix of the elements at the ranks of the maximum, (m, m).
+
+    It is nan for elements that are fixed at these ranks.
+
+    Parameters
+    ----------
+    likelihood, end : at its maximum
+    kind : of the information
+    back : (m, m) derivatives of the elements on the scale of the data with respect to those on
+        the scale of the likelihood
+    """
+    J = end.tangent
+    nothing = np.full((J.shape[0], J.shape[0]), np.nan)
+    if not J.size:
+        return nothing
+    U, s, _ = np.linalg.svd(J, full_matrices=False)
+    U = U[:, s > 1e-9 * s[0]]
+    for choice in dict.fromkeys([kind, "average"]):
+        inside = U.T @ likelihood.information(end.S, choice) @ U
+        if choice != "average" and not is_positive(inside, _SINGULAR):
+            continue
+        try:
+            cov = np.asarray(back @ U @ solve_positive(inside, (back @ U).T))
+        except np.linalg.LinAlgError:
+            continue
+        fixed = np.abs(back @ U).max(axis=1) < 1e-9 * np.abs(back).max(axis=1)
+        cov[fixed] = np.nan
+        cov[:, fixed] = np.nan
+        return np.asarray(0.5 * (cov + cov.T))
+    return nothing
 
 
 class _ConeSearch:

@@ -1,0 +1,145 @@
+"""Random slopes: the columns that are multiplied by the effects of a term."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.exceptions import DesignError
+from vcomp.formula import INTERCEPT, FixedPart, Formula, RandomTerm
+
+_CONSTANT = 1e-11
+"""Spread of a column, in its size, below which it is a constant."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EffectColumns:
+    """The columns z of the effects of one bar, centred and scaled to z_c = zA.
+
+    Attributes
+    ----------
+    part : how the columns are coded from the data
+    origin, scale : (q,) numbers that are subtracted, and by which the rest is divided
+    """
+
+    part: FixedPart
+    origin: FloatArray
+    scale: FloatArray
+
+    @property
+    def basis(self) -> FloatArray:
+        """The (q, q) matrix A of z_c = zA: effects of z are u = A u_c."""
+        A = np.diag(1.0 / self.scale)
+        if INTERCEPT in self.part.names:
+            A[self.part.names.index(INTERCEPT)] -= self.origin / self.scale
+        return A
+
+    def values(self, columns: Mapping[str, Any], n_rows: int) -> list[FloatArray | None]:
+        """Return the centred and scaled columns of rows; None for an intercept.
+
+        Parameters
+        ----------
+        columns : of the data
+        n_rows : their length
+        """
+        Z = (self.part.matrix(columns, n_rows) - self.origin) / self.scale
+        names = self.part.names
+        return [
+            None if name == INTERCEPT else np.ascontiguousarray(z)
+            for name, z in zip(names, Z.T, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slopes:
+    """The columns of all effects of a design with random slopes.
+
+    Attributes
+    ----------
+    blocks : for each bar the positions of its effects among the terms of the design
+    columns : for each bar its columns; None for an intercept alone
+    """
+
+    blocks: tuple[tuple[int, ...], ...]
+    columns: tuple[EffectColumns | None, ...]
+
+    @property
+    def bases(self) -> tuple[FloatArray, ...]:
+        """For each bar the matrix A of u = A u_c."""
+        return tuple(np.eye(1) if c is None else c.basis for c in self.columns)
+
+    def values(self, columns: Mapping[str, Any], n_rows: int) -> tuple[FloatArray | None, ...]:
+        """Return for each term the column that its effects are multiplied by; None for ones.
+
+        Parameters
+        ----------
+        columns : of the data
+        n_rows : their length
+        """
+        found: dict[int, FloatArray | None] = {}
+        for block, own in zip(self.blocks, self.columns, strict=True):
+            values = [None] if own is None else own.values(columns, n_rows)
+            found.update(zip(block, values, strict=True))
+        return tuple(found[t] for t in range(len(found)))
+
+
+def learn_slopes(
+    formula: Formula, columns: Mapping[str, Any], environment: Any, n_rows: int
+) -> tuple[Formula, Slopes]:
+    """Return the formula with a term for each column of effects, and these columns.
+
+    Parameters
+    ----------
+    formula : with random slopes
+    columns : of all rows
+    environment : patsy's ``EvalEnvironment`` of the caller
+    n_rows : their number
+
+    Raises
+    ------
+    DesignError
+        If a slope is of a constant column, or columns of one bar are linearly dependent.
+    """
+    terms: list[RandomTerm] = []
+    blocks, coded = [], []
+    for term in formula.random:
+        own = None if term.is_intercept else _learned(term, formula, columns, environment, n_rows)
+        names = (INTERCEPT,) if own is None else own.part.names
+        blocks.append(tuple(range(len(terms), len(terms) + len(names))))
+        coded.append(own)
+        terms += [term.of_column(name) for name in names]
+    return replace(formula, random=tuple(terms)), Slopes(tuple(blocks), tuple(coded))
+
+
+def _learned(
+    term: RandomTerm, formula: Formula, columns: Mapping[str, Any], environment: Any, n_rows: int
+) -> EffectColumns:
+    part = FixedPart.of_rows(formula.slope_part(term), lambda: [columns], environment, n_rows)
+    Z = part.matrix(columns, n_rows)
+    has_intercept = INTERCEPT in part.names
+    is_slope = np.array([name != INTERCEPT for name in part.names])
+    origin = np.where(is_slope & has_intercept, Z.mean(axis=0), 0.0)
+    scale = np.where(is_slope, np.sqrt(np.square(Z - origin).mean(axis=0)), 1.0)
+    size = np.sqrt(np.square(Z).mean(axis=0))
+    for name, spread, whole in zip(part.names, scale, size, strict=True):
+        if spread <= _CONSTANT * whole:
+            what = "zero in all rows" if whole == 0.0 else "constant"
+            raise DesignError(
+                f"{term.written} has a slope of {name!r}, which is {what}: leave it out",
+                term=term.name,
+                column=name,
+            )
+    gram = (Z - origin) / scale
+    values, vectors = np.linalg.eigh(gram.T @ gram / n_rows)
+    if values[0] <= _CONSTANT * values[-1]:
+        involved = [n for n, c in zip(part.names, vectors[:, 0], strict=True) if abs(c) > 1e-3]
+        raise DesignError(
+            f"the columns {', '.join(map(repr, involved))} of {term.written} are linearly "
+            "dependent: leave one of them out",
+            term=term.name,
+        )
+    return EffectColumns(part, origin, scale)
