@@ -62,7 +62,7 @@ def test_random_terms_keep_the_order_in_which_they_are_written():
     assert random_terms("y ~ (1|c) + x + (1|a:b) + ((1|a) + (1|b))") == ["c", "a:b", "a", "b"]
     formula = parse("y ~ (1|c) + (1|a:c) + (1|b)")
     assert formula.facets == ("c", "a", "b")
-    assert formula.random[1] == RandomTerm("a:c", ("a", "c"))
+    assert formula.random[1] == RandomTerm("a:c", ("a", "c"), block=1)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DesignError
-from vcomp.formula import INTERCEPT, FixedPart, Formula, RandomTerm
+from vcomp.formula import INTERCEPT, EffectMatrix, FixedPart, Formula, RandomTerm
 
 _CONSTANT = 1e-11
 """Spread of a column, in its size, below which it is a constant."""
@@ -38,15 +38,20 @@ class EffectColumns:
             A[self.part.names.index(INTERCEPT)] -= self.origin / self.scale
         return A
 
-    def values(self, columns: Mapping[str, Any], n_rows: int) -> list[FloatArray | None]:
-        """Return the centred and scaled columns of rows; None for an intercept.
+    def values(
+        self, columns: Mapping[str, Any], n_rows: int, *, centred: bool
+    ) -> list[FloatArray | None]:
+        """Return the columns of rows; None for an intercept.
 
         Parameters
         ----------
         columns : of the data
         n_rows : their length
+        centred : whether they are centred and scaled
         """
-        Z = (self.part.matrix(columns, n_rows) - self.origin) / self.scale
+        Z = self.part.matrix(columns, n_rows)
+        if centred:
+            Z = (Z - self.origin) / self.scale
         names = self.part.names
         return [
             None if name == INTERCEPT else np.ascontiguousarray(z)
@@ -60,29 +65,53 @@ class Slopes:
 
     Attributes
     ----------
-    blocks : for each bar the positions of its effects among the terms of the design
+    matrices : for each bar the positions of its variances and covariances among the components;
+        its variances are those of its terms
     columns : for each bar its columns; None for an intercept alone
     """
 
-    blocks: tuple[tuple[int, ...], ...]
+    matrices: tuple[EffectMatrix, ...]
     columns: tuple[EffectColumns | None, ...]
+
+    @property
+    def blocks(self) -> tuple[tuple[int, ...], ...]:
+        """For each bar the positions of its effects among the terms of the design."""
+        return tuple(
+            tuple(row[i] for i, row in enumerate(matrix.places)) for matrix in self.matrices
+        )
+
+    def centred_matrices(self, v: FloatArray) -> list[FloatArray]:
+        """Return for each bar the covariance matrix of the effects of its centred columns.
+
+        Parameters
+        ----------
+        v : components, the residual last
+        """
+        found = []
+        for matrix, A in zip(self.matrices, self.bases, strict=True):
+            half = np.linalg.solve(A, v[np.array(matrix.places)])
+            found.append(np.linalg.solve(A, half.T).T)
+        return found
 
     @property
     def bases(self) -> tuple[FloatArray, ...]:
         """For each bar the matrix A of u = A u_c."""
         return tuple(np.eye(1) if c is None else c.basis for c in self.columns)
 
-    def values(self, columns: Mapping[str, Any], n_rows: int) -> tuple[FloatArray | None, ...]:
+    def values(
+        self, columns: Mapping[str, Any], n_rows: int, *, centred: bool = True
+    ) -> tuple[FloatArray | None, ...]:
         """Return for each term the column that its effects are multiplied by; None for ones.
 
         Parameters
         ----------
         columns : of the data
         n_rows : their length
+        centred : whether columns are centred and scaled
         """
         found: dict[int, FloatArray | None] = {}
         for block, own in zip(self.blocks, self.columns, strict=True):
-            values = [None] if own is None else own.values(columns, n_rows)
+            values = [None] if own is None else own.values(columns, n_rows, centred=centred)
             found.update(zip(block, values, strict=True))
         return tuple(found[t] for t in range(len(found)))
 
@@ -105,14 +134,14 @@ def learn_slopes(
         If a slope is of a constant column, or columns of one bar are linearly dependent.
     """
     terms: list[RandomTerm] = []
-    blocks, coded = [], []
+    coded = []
     for term in formula.random:
         own = None if term.is_intercept else _learned(term, formula, columns, environment, n_rows)
         names = (INTERCEPT,) if own is None else own.part.names
-        blocks.append(tuple(range(len(terms), len(terms) + len(names))))
         coded.append(own)
         terms += [term.of_column(name) for name in names]
-    return replace(formula, random=tuple(terms)), Slopes(tuple(blocks), tuple(coded))
+    by_column = replace(formula, random=tuple(terms))
+    return by_column, Slopes(by_column.matrices, tuple(coded))
 
 
 def _learned(

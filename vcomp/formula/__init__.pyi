@@ -27,6 +27,7 @@ from .least_squares_means import average_rows as average_rows
 from .least_squares_means import fixed_effects as fixed_effects
 from .least_squares_means import level_rows as level_rows
 from .parser import INTERCEPT as INTERCEPT
+from .parser import EffectMatrix as EffectMatrix
 from .parser import Formula as Formula
 from .parser import RandomTerm as RandomTerm
 from .parser import names_in as names_in

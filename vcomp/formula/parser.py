@@ -73,6 +73,22 @@ class RandomTerm:
 
 
 @dataclass(frozen=True, slots=True)
+class EffectMatrix:
+    """Where the elements of the covariance matrix of a bar are among the components.
+
+    Attributes
+    ----------
+    groups : as written, ``"topic:doc"``
+    effects : names of its effects, ``"(Intercept)"`` and slopes
+    places : (q, q) position of each element among the components
+    """
+
+    groups: str
+    effects: tuple[str, ...]
+    places: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Formula:
     """A parsed formula: plain text and names, without data or patsy objects.
 
@@ -128,6 +144,28 @@ class Formula:
             for i, j in combinations(block, 2)
         ]
         return (*(term.name for term in self.random), *covariances)
+
+    @property
+    def matrices(self) -> tuple[EffectMatrix, ...]:
+        """The covariance matrices of the bars; none in a formula without slopes.
+
+        Examples
+        --------
+        >>> parse("score ~ (1|sys) + (1|topic)").matrices
+        ()
+        """
+        found, covariance = [], len(self.random)
+        for block in self.blocks if self.has_slopes else ():
+            places = [[0] * len(block) for _ in block]
+            for i, t in enumerate(block):
+                places[i][i] = t
+            for i, j in combinations(range(len(block)), 2):
+                places[i][j] = places[j][i] = covariance
+                covariance += 1
+            effects = tuple(_short(self.random[t]) for t in block)
+            groups = ":".join(self.random[block[0]].facets)
+            found.append(EffectMatrix(groups, effects, tuple(map(tuple, places))))
+        return tuple(found)
 
     @property
     def facets_of_components(self) -> tuple[tuple[str, ...], ...]:

@@ -20,7 +20,7 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.codec import stored
 from vcomp.exceptions import PlanError
-from vcomp.formula import REPLICATE
+from vcomp.formula import REPLICATE, EffectMatrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,7 @@ class VarianceComponents:
         they were not requested, or there are no rows
     response_values : the distinct scores in order; None if there are many, or they are not known
     converged : False if the estimation ended elsewhere than at its estimate
+    matrices : positions of the variances and covariances of random slopes; none without slopes
     """
 
     names: tuple[str, ...]
@@ -144,6 +145,7 @@ class VarianceComponents:
     levels: LevelVariances | None = None
     response_values: tuple[float, ...] | None = None
     converged: bool = True
+    matrices: tuple[EffectMatrix, ...] = ()
 
     @property
     def facet_names(self) -> tuple[str, ...]:

@@ -173,11 +173,14 @@ class Located:
     labels : (n,) of the rows
     X : (n, p) fixed part, centred
     groups : for each term the (n,) groups, −1 for a group that did not occur in the fit
+    slopes : for each term the column that its effects are multiplied by, None for ones; empty in a
+        model of intercepts
     """
 
     labels: pd.Index
     X: FloatArray | MixedColumns
     groups: tuple[Any, ...]
+    slopes: tuple[FloatArray | None, ...] = ()
 
     @classmethod
     def of(
@@ -198,8 +201,9 @@ class Located:
         if new_levels not in ("zero", "raise"):
             raise DataError(f"new_levels={new_levels!r} is not known; it is 'zero' or 'raise'")
         if data is None:
-            chunk = fitted.statistics.rows
-            return cls(fitted.kept_rows.labels, chunk.columns, chunk.codes)
+            chunk, columns = fitted.statistics.rows, fitted.fixed_columns
+            slopes = _slope_columns(fitted.design, columns, chunk.response.size)
+            return cls(fitted.kept_rows.labels, chunk.columns, chunk.codes, slopes)
         design = fitted.design
         needed = {f: design.facets[f].name for t in terms for f in design.terms[t].facets}
         facets, fixed, labels = select_predictors(
@@ -216,7 +220,7 @@ class Located:
             _refuse_new(design, terms, facets, codes, groups)
         else:
             _warn_of_new_facets(design, terms, facets, codes)
-        return cls(labels, X, groups)
+        return cls(labels, X, groups, _slope_columns(design, fixed, n))
 
     @cached_property
     def combinations(self) -> tuple[LongArray, LongArray]:
@@ -229,6 +233,11 @@ class Located:
                 number = np.unique(number * values.size + codes, return_inverse=True)[1]
         first = np.unique(number, return_index=True)[1]
         return first, number
+
+
+def _slope_columns(design: Design, columns: Any, n_rows: int) -> tuple[FloatArray | None, ...]:
+    """Return for each term the column that its effects are multiplied by; nothing without any."""
+    return () if design.slopes is None else design.slopes.values(columns, n_rows, centred=False)
 
 
 _ZERO = "new_levels='zero' predicts their effects as zero"
@@ -294,7 +303,9 @@ def predicted_values(access: RowAccess, rows: Located, terms: Sequence[int]) -> 
     predicted = access.data.design.origin + rows.X @ beta
     for t in terms:
         groups, effects = rows.groups[t], solution.effects[t]
-        predicted = predicted + np.where(groups < 0, 0.0, effects[groups])
+        z = rows.slopes[t] if rows.slopes else None
+        found = np.where(groups < 0, 0.0, effects[groups])
+        predicted = predicted + (found if z is None else found * z)
     return pd.Series(predicted, rows.labels, name="predicted")
 
 
@@ -389,7 +400,8 @@ def _augmented(data: SummedData, solution: Solution, part: CompleteRows) -> pd.D
     design = data.design
     codes = [np.asarray(f.codes(part.frame[f.name])) for f in design.facets]
     fixed = part.fixed_columns(design.formula, data.fixed_columns)
-    fitted = _fitted(design, solution, codes, design.centred_matrix(fixed, part.y.size))
+    slopes = _slope_columns(design, fixed, part.y.size)
+    fitted = _fitted(design, solution, codes, design.centred_matrix(fixed, part.y.size), slopes)
     columns: dict[str, Any] = {design.formula.response: part.y}
     for facet, found in zip(design.facets, codes, strict=True):
         columns[facet.name] = pd.Categorical.from_codes(found, categories=facet.levels)
@@ -397,9 +409,15 @@ def _augmented(data: SummedData, solution: Solution, part: CompleteRows) -> pd.D
     return pd.DataFrame(columns | {"fitted": fitted, "resid": part.y - fitted}, copy=False)
 
 
-def _fitted(design: Design, solution: Solution, codes: list[Any], X: FloatArray) -> FloatArray:
+def _fitted(
+    design: Design,
+    solution: Solution,
+    codes: list[Any],
+    X: FloatArray,
+    slopes: tuple[FloatArray | None, ...],
+) -> FloatArray:
     fitted: FloatArray = design.origin + X @ solution.beta
-    for term, effects in zip(design.terms, solution.effects, strict=True):
+    for t, (term, effects) in enumerate(zip(design.terms, solution.effects, strict=True)):
         groups = term.groups(codes, design.n_levels)
         if groups.min() < 0:
             raise DataError(
@@ -407,7 +425,8 @@ def _fitted(design: Design, solution: Solution, codes: list[Any], X: FloatArray)
                 "fit; the rows must not change after the fit",
                 term=term.name,
             )
-        fitted += effects[groups]
+        z = slopes[t] if slopes else None
+        fitted += effects[groups] if z is None else effects[groups] * z
     return fitted
 
 

@@ -75,7 +75,20 @@ def label(
         without_bounds=estimate.without_bounds,
         response_values=response_values,
         converged=estimate.converged,
+        matrices=design.formula.matrices,
     )
+
+
+def refuse_slopes(design: Design, what: str, instead: str) -> None:
+    """Refuse what is for models of intercepts alone.
+
+    Raises
+    ------
+    EstimationError
+        If the design has random slopes.
+    """
+    if design.slopes is not None:
+        raise EstimationError(f"{what} is for models without random slopes; {instead}")
 
 
 def _inverse_n(
@@ -319,6 +332,7 @@ class TablesOfFit:
             If the residual or all components are estimated at zero.
         """
         found = self.found
+        refuse_slopes(found.design, "interval='robust' and test='robust'", "use interval='mls'")
         return level_variances(found.design, found.statistics, found.total, self.estimate.values)
 
     @cached_property
@@ -333,6 +347,7 @@ class TablesOfFit:
             If the residual is estimated at zero.
         """
         found = self.found
+        refuse_slopes(found.design, "cov_type='robust'", "use cov_type='model'")
         v = positive_residual(self.estimate.values, "cov_type='robust'", "cov_type='model'")
         if not found.design.fixed.names:
             return None

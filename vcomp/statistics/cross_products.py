@@ -510,6 +510,27 @@ def _accumulate_slopes(chunk: Chunk, effects: Sequence[FloatArray | None]) -> Cr
     )
 
 
+def resum_slopes(stats: CrossProducts, chunk: Chunk) -> CrossProducts:
+    """Return the cross-products of the same rows with slopes and the response of `chunk`.
+
+    Parameters
+    ----------
+    stats : of the rows, with another response
+    chunk : the rows
+    """
+    assert chunk.effects is not None
+    y = chunk.y
+    return replace(
+        stats,
+        Zy=tuple(
+            group_sums(chunk.codes[t], (y if z is None else y * z)[:, None], chunk.sizes[t])[:, 0]
+            for t, z in enumerate(chunk.effects)
+        ),
+        Xy=chunk.X.T @ y,
+        yy=float(y @ y),
+    )
+
+
 def _product(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:
     """Return the products of two columns; None stands for ones."""
     if a is None or b is None:

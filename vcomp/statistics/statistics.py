@@ -18,7 +18,14 @@ from vcomp.exceptions import DataError
 from vcomp.formula import WIDE
 from vcomp.numerics import MixedColumns, check_memory
 from vcomp.numerics.kernels import ONCE, group_counts, group_sums, pair_counts
-from vcomp.statistics.cross_products import CrossProducts, PairTable, RollUp, accumulate, resum
+from vcomp.statistics.cross_products import (
+    CrossProducts,
+    PairTable,
+    RollUp,
+    accumulate,
+    resum,
+    resum_slopes,
+)
 from vcomp.statistics.crossed_table import CrossedTable, find_crossed_table
 from vcomp.statistics.groupings import (
     Groupings,
@@ -87,7 +94,7 @@ class Statistics:
         grid, partial_grid : that they fill, or nearly fill
         """
         if chunk.slopes is not None:
-            return cls(make_products=lambda: accumulate(chunk), slopes=chunk.slopes)
+            return cls(make_cells=lambda: chunk, slopes=chunk.slopes)
         # A factor with many levels has a sparse elimination of its own.
         strata = None if grid is None or has_wide_factor(chunk) else stratify(chunk, grid)
         return cls(strata, lambda: chunk, None, grid, partial_grid)
@@ -223,13 +230,15 @@ class Statistics:
         if self.make_products is not None:
             return self.make_products()
         if self.alike is not None:
+            if self.slopes is not None:
+                return resum_slopes(self.alike.cross_products, self.cells)
             return resum(self.alike.cross_products, self.cells, self.alike._rolled)
         return accumulate(self.cells)
 
     @cached_property
     def completed(self) -> CompletedGrid | None:
         """The completed grid; None if rows do not nearly fill one, or its remainder is crossed."""
-        if self.partial_grid is None or self.make_cells is None:
+        if self.partial_grid is None or self.make_cells is None or self.slopes is not None:
             return None
         if self.alike is None:
             return complete(self.cells, self.partial_grid)
@@ -239,7 +248,7 @@ class Statistics:
     @cached_property
     def levels(self) -> LevelGrid | None:
         """The cells of the levels of one facet; None without rows, or with too many cells."""
-        if self.make_cells is None:
+        if self.make_cells is None or self.slopes is not None:
             return None
         if self.alike is not None:
             known = self.alike.levels
@@ -251,7 +260,7 @@ class Statistics:
     @cached_property
     def crossed(self) -> CrossedTable | None:
         """The table of two crossed facets with holes; None if the rows are no such table."""
-        if self.make_cells is None:
+        if self.make_cells is None or self.slopes is not None:
             return self.known_table
         if self.alike is None:
             return find_crossed_table(self.cells)
@@ -261,7 +270,7 @@ class Statistics:
     @cached_property
     def wide(self) -> WideProducts | None:
         """Cross-products with the sparse columns of a factor of very many levels, if X has one."""
-        if self.strata is not None or self.make_cells is None:
+        if self.strata is not None or self.make_cells is None or self.slopes is not None:
             return self.known_wide
         if self.alike is None:
             return find_wide_products(self.cells, self._rolled)

@@ -150,6 +150,14 @@ class BlockEquations:
         used = whole.row != whole.col
         return csr_array((whole.data[used], (whole.row[used], whole.col[used])), shape=(n, n))
 
+    def with_response(self, group: CrossProducts) -> BlockEquations:
+        """Return the equations of the same rows, of one residual group, with another response."""
+        other = copy(self)
+        other.sums = replace(self.sums, groups=(group,))
+        first = replace(self.parts[0], right=self._right(group), yy=group.yy)
+        other.parts = [first, *self.parts[1:]]
+        return other
+
     def rotated(self, bases: Sequence[FloatArray]) -> BlockEquations:
         """Return the equations for effects v of u = Uv, with covariance matrices U'ΛU.
 

@@ -8,8 +8,8 @@ slopes and on scores of standard deviation 1; results are on the scale of the da
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from vcomp.estimators.likelihood.cone import (
     covariance_in_cone,
     elements,
     maximise_in_cone,
+    positive_part,
 )
 from vcomp.estimators.likelihood.engine import FixedForms, InformationKind, LastPoint, Solution
 from vcomp.exceptions import EstimationError
@@ -197,7 +198,8 @@ class SlopesLikelihood(LastPoint[_MatricesPoint]):
     def __init__(self, stats: Statistics, *, reml: bool) -> None:
         assert stats.slopes is not None
         self.products, self.reml = stats.cross_products, reml
-        self.terms, self.bases = stats.slopes.blocks, stats.slopes.bases
+        self.slopes, self.terms = stats.slopes, stats.slopes.blocks
+        self.bases = stats.slopes.bases
         self.n, p = self.products.n, self.products.n_fixed
         beta = solve_positive(self.products.XX, self.products.Xy) if p else np.zeros(0)
         self.rss = self.products.yy - float(beta @ self.products.Xy)
@@ -223,17 +225,13 @@ class SlopesLikelihood(LastPoint[_MatricesPoint]):
     @cached_property
     def back(self) -> FloatArray:
         """Derivatives of the components, in their order, by the elements of the climb, (m, m)."""
-        places, first, m = [], 0, len(elements(self.linked))
-        k, found = sum(len(term) for term in self.terms), np.zeros((m, m))
-        next_covariance = k
-        for term, A in zip(self.terms, self.bases, strict=True):
-            pairs = [(a, b) for a in range(len(term)) for b in range(a, len(term))]
-            places = [term[a] if a == b else -1 for a, b in pairs]
-            for at in combinations(range(len(term)), 2):
-                places[pairs.index(at)] = next_covariance
-                next_covariance += 1
+        first, m = 0, len(elements(self.linked))
+        found = np.zeros((m, m))
+        for matrix, A, pairs in zip(
+            self.slopes.matrices, self.bases, self.equations.pairs, strict=True
+        ):
             own = slice(first, first + len(pairs))
-            found[places, own] = self.unit * congruence(A, pairs)
+            found[[matrix.places[a][b] for a, b in pairs], own] = self.unit * congruence(A, pairs)
             first += len(pairs)
         found[m - 1, m - 1] = self.unit
         return found
@@ -241,9 +239,37 @@ class SlopesLikelihood(LastPoint[_MatricesPoint]):
     def matrices_of(self, v: FloatArray) -> FloatArray:
         """Return the matrices of the climb, (k + 1, q, q), of components in their order."""
         S = np.zeros(self.linked.shape)
-        t, a, b = np.array(elements(self.linked)).T
-        S[t, a, b] = S[t, b, a] = np.linalg.solve(self.back, v)
+        for t, matrix in enumerate(self.slopes.centred_matrices(v)):
+            S[t, : len(matrix), : len(matrix)] = matrix / self.unit
+        S[-1, 0, 0] = v[-1] / self.unit
         return S
+
+    def components(self, S: FloatArray) -> FloatArray:
+        """Return the components, in their order, of matrices of the climb."""
+        t, a, b = np.array(elements(self.linked)).T
+        return self.back @ S[t, a, b]
+
+    def maximum(self, start: FloatArray, max_iter: int, tol: float) -> ConeMaximum:
+        """Return the maximum, climbed from matrices that may have lower ranks.
+
+        Parameters
+        ----------
+        start : (k + 1, q, q)
+        max_iter : largest number of steps
+        tol : Newton decrement at which they end
+        """
+        raised = [
+            np.where(links, positive_part(S, 0.01), 0.0)
+            for S, links in zip(start, self.linked, strict=True)
+        ]
+        return maximise_in_cone(self, np.array(raised), max_iter=max_iter, tol=tol)
+
+    def with_response(self, stats: Statistics) -> SlopesLikelihood:
+        """Return the likelihood of the same rows with another response."""
+        other = copy(self)
+        other.products, other._last = stats.cross_products, None
+        other.equations = self.equations.with_response(other.products)
+        return other
 
     def _evaluated(self, v: FloatArray) -> _MatricesPoint:
         S = self.unit * v.reshape(self.linked.shape)
@@ -343,15 +369,13 @@ def estimate_with_slopes(
         )
     tol = 1e-9 if options.tol is None else float(options.tol)
     start = _start(likelihood)
-    end = maximise_in_cone(likelihood, start, max_iter=int(options.max_iter), tol=tol)
+    end = likelihood.maximum(start, int(options.max_iter), tol)
     if end.S[-1, 0, 0] <= _NO_RESIDUAL * float(np.trace(end.S, axis1=1, axis2=2).sum()):
         raise EstimationError(
             "the random and fixed effects reproduce the response exactly: the residual variance "
             "is zero, and the likelihood has no maximum; leave out a slope or a term"
         )
-    t, a, b = np.array(elements(likelihood.linked)).T
-    values = likelihood.back @ end.S[t, a, b]
-    values[np.diagonal(likelihood.back) == 0.0] += 0.0
+    values = likelihood.components(end.S)
     covariances = {
         kind: covariance_in_cone(likelihood, end, kind, likelihood.back)
         for kind in likelihood.kinds

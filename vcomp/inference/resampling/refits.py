@@ -26,6 +26,7 @@ from vcomp.estimators import (
 from vcomp.estimators.likelihood import (
     LikelihoodEngine,
     LikelihoodMethod,
+    SlopesLikelihood,
     Stacked,
     StackedLikelihood,
     StackedStrata,
@@ -196,6 +197,33 @@ def _is_balanced(strata: StratumStatistics | None) -> bool:
     return strata is not None and all(np.ptp(n) == 0.0 for n in strata.remainder.tables.group_n)
 
 
+class WithSlopes:
+    """REML or ML of models with random slopes, started at the generating components.
+
+    Parameters
+    ----------
+    stats : of the data
+    options : of the method
+    start : components to start from
+    """
+
+    def __init__(self, stats: Statistics, options: LikelihoodMethod, start: FloatArray) -> None:
+        self._likelihood = SlopesLikelihood(stats, reml=options.is_restricted)
+        self._options, self._start = options, start
+
+    def __call__(self, stats: Statistics) -> Refitted:
+        """Return the maximum of the likelihood."""
+        likelihood = self._likelihood.with_response(stats)
+        try:
+            end = likelihood.maximum(
+                likelihood.matrices_of(self._start), int(self._options.max_iter), TOLERANCE
+            )
+            beta, _ = likelihood.fixed_effects(end.S)
+        except np.linalg.LinAlgError:
+            return Refitted.failed(self._start.size, stats.Xy.size)
+        return Refitted(likelihood.components(end.S), beta, end.loglike, end.converged)
+
+
 class InClosedForm:
     """Refits by the analyses of variance and MINQUE.
 
@@ -259,6 +287,8 @@ def refit_of(stats: Statistics, recipe: Recipe, start: FloatArray) -> Refit:
         raise EstimationError(
             f"the residual is estimated at zero, where refits by {options.name!r} cannot start"
         )
+    if stats.slopes is not None:
+        return WithSlopes(stats, options, start)
     return ByLikelihood(stats, options, recipe.names, start, once=recipe.once)
 
 
