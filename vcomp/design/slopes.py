@@ -24,18 +24,32 @@ class EffectColumns:
     ----------
     part : how the columns are coded from the data
     origin, scale : (q,) numbers that are subtracted, and by which the rest is divided
+    at : (q,) their positions among the columns of the part
     """
 
     part: FixedPart
     origin: FloatArray
     scale: FloatArray
+    at: tuple[int, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self.part.names[i] for i in self.at)
+
+    def without(self, column: int) -> EffectColumns | None:
+        """Return the other columns; None if they are an intercept alone."""
+        kept = [i for i in range(len(self.at)) if i != column]
+        at = tuple(self.at[i] for i in kept)
+        other = EffectColumns(self.part, self.origin[kept], self.scale[kept], at)
+        return None if other.names == (INTERCEPT,) else other
 
     @property
     def basis(self) -> FloatArray:
         """The (q, q) matrix A of z_c = zA: effects of z are u = A u_c."""
         A = np.diag(1.0 / self.scale)
-        if INTERCEPT in self.part.names:
-            A[self.part.names.index(INTERCEPT)] -= self.origin / self.scale
+        if INTERCEPT in self.names:
+            A[self.names.index(INTERCEPT)] -= self.origin / self.scale
         return A
 
     def values(
@@ -49,13 +63,12 @@ class EffectColumns:
         n_rows : their length
         centred : whether they are centred and scaled
         """
-        Z = self.part.matrix(columns, n_rows)
+        Z = self.part.matrix(columns, n_rows)[:, self.at]
         if centred:
             Z = (Z - self.origin) / self.scale
-        names = self.part.names
         return [
             None if name == INTERCEPT else np.ascontiguousarray(z)
-            for name, z in zip(names, Z.T, strict=True)
+            for name, z in zip(self.names, Z.T, strict=True)
         ]
 
 
@@ -79,6 +92,33 @@ class Slopes:
         return tuple(
             tuple(row[i] for i, row in enumerate(matrix.places)) for matrix in self.matrices
         )
+
+    def without(self, term: int) -> tuple[Slopes, list[int]]:
+        """Return the columns without those of a term, and the components that are left.
+
+        Parameters
+        ----------
+        term : a slope, or an intercept without slopes in its bar
+        """
+        gone = {term}
+        for matrix in self.matrices:
+            for i, row in enumerate(matrix.places):
+                if row[i] == term:
+                    gone.update(row)
+        n_components = 1 + max(place for m in self.matrices for row in m.places for place in row)
+        left = [place for place in range(n_components) if place not in gone]
+        at = {place: new for new, place in enumerate(left)}
+        matrices, columns = [], []
+        for matrix, own in zip(self.matrices, self.columns, strict=True):
+            kept = [i for i, row in enumerate(matrix.places) if row[i] != term]
+            if not kept:
+                continue
+            places = tuple(tuple(at[matrix.places[i][j]] for j in kept) for i in kept)
+            effects = tuple(matrix.effects[i] for i in kept)
+            matrices.append(EffectMatrix(matrix.groups, effects, places))
+            (dropped,) = set(range(len(matrix.effects))).difference(kept) or (None,)
+            columns.append(own if own is None or dropped is None else own.without(dropped))
+        return Slopes(tuple(matrices), tuple(columns)), left
 
     def centred_matrices(self, v: FloatArray) -> list[FloatArray]:
         """Return for each bar the covariance matrix of the effects of its centred columns.
@@ -171,4 +211,4 @@ def _learned(
             "dependent: leave one of them out",
             term=term.name,
         )
-    return EffectColumns(part, origin, scale)
+    return EffectColumns(part, origin, scale, tuple(range(len(part.names))))

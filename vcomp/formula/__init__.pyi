@@ -32,3 +32,4 @@ from .parser import Formula as Formula
 from .parser import RandomTerm as RandomTerm
 from .parser import names_in as names_in
 from .parser import parse as parse
+from .parser import refuse_slopes as refuse_slopes

@@ -17,7 +17,7 @@ from functools import cache
 from itertools import combinations
 from typing import Any
 
-from vcomp.exceptions import DataError, FormulaError, guarded
+from vcomp.exceptions import DataError, EstimationError, FormulaError, guarded
 from vcomp.formula.dialects import (
     NO_STRUCTURES,
     RANDOM,
@@ -291,6 +291,29 @@ def parse(text: str, columns: Sequence[str] = ()) -> Formula:
         fixed=tuple(term.name() for term in description.rhs_termlist),
         random=tuple(random),
     )
+
+
+def refuse_slopes(model: Any, what: str, instead: str) -> None:
+    """Refuse what is for models of intercepts alone.
+
+    Parameters
+    ----------
+    model : a formula, or components: it has the matrices of random slopes
+    what, instead : what is refused, and what to write
+
+    Raises
+    ------
+    EstimationError
+        If the model has random slopes.
+    """
+    if model.matrices:
+        groups = model.matrices[0].groups
+        slope = next((e for m in model.matrices for e in m.effects if e != "(Intercept)"), "x")
+        raise EstimationError(
+            f"{what} is for models without random slopes, and this one has slopes of {slope}; "
+            f"{instead}",
+            term=groups,
+        )
 
 
 def patsy_description(formula: Formula) -> Any:

@@ -159,6 +159,26 @@ class VarianceComponents:
         return (*first, *others, *last)
 
     @property
+    def covariance_names(self) -> tuple[str, ...]:
+        """Names of the components that are covariances of random slopes."""
+        variances = {row[i] for m in self.matrices for i, row in enumerate(m.places)}
+        last = len(self.names) - 1
+        is_variance = [not self.matrices or i in variances or i == last for i in range(last + 1)]
+        return tuple(n for n, yes in zip(self.names, is_variance, strict=True) if not yes)
+
+    def correlations(self) -> FloatArray:
+        """Return the correlation of each covariance of random slopes, (k,); nan of variances."""
+        found = np.full(len(self.names), np.nan)
+        for matrix in self.matrices:
+            places = np.array(matrix.places)
+            variances = self.values[np.diagonal(places)]
+            for i, j in combinations(range(len(places)), 2):
+                product = variances[i] * variances[j]
+                if product > 0.0:
+                    found[places[i, j]] = self.values[places[i, j]] / math.sqrt(product)
+        return found
+
+    @property
     def is_closed(self) -> bool:
         """Whether the common facets of any two terms are a term, or none.
 

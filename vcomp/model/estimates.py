@@ -15,6 +15,7 @@ from vcomp._typing import FloatArray
 from vcomp.design import Structure
 from vcomp.estimators import Certificate, Estimate
 from vcomp.exceptions import EstimationError, guarded
+from vcomp.formula import refuse_slopes
 from vcomp.inference import Quantities
 from vcomp.inference.hypotheses import FixedFit, degrees_of_freedom
 from vcomp.inference.intervals import (
@@ -304,6 +305,9 @@ class Estimates(Fitted):
         import pandas as pd
 
         table = self._record.tables.table
+        refuse_slopes(
+            self._record.components, "the analysis of variance", "see fixed_effects() and test()"
+        )
         if table is None:
             raise EstimationError(
                 "the analysis of variance by Henderson's Method I needs a constant mean, and the "
@@ -367,8 +371,22 @@ def mc_errors(estimate: Estimate) -> pd.Series:
 def component_limits(estimate: Estimate, alpha: float, source: IntervalSource) -> Limits:
     """Return intervals of the components; those that are held have none."""
     limits = source.limits(Quantities("linear", np.eye(len(estimate.names))), alpha)
+    if isinstance(source, FromComponents) and source.components.matrices:
+        limits = _with_covariances(limits, source, alpha)
     held = np.isin(np.array(estimate.names, dtype=object), estimate.held)
     low, high = (np.where(held, np.nan, end) for end in (limits.low, limits.high))
+    return replace(limits, low=low, high=high)
+
+
+def _with_covariances(limits: Limits, source: FromComponents, alpha: float) -> Limits:
+    """Return intervals of variances and covariances; those of covariances are normal."""
+    names = source.components.names
+    is_variance = ~np.isin(np.array(names, dtype=object), source.components.covariance_names)
+    normal = replace(source, interval="wald").limits(
+        Quantities("linear", np.eye(len(names))), alpha
+    )
+    low = np.where(is_variance, limits.low, normal.low)
+    high = np.where(is_variance, limits.high, normal.high)
     return replace(limits, low=low, high=high)
 
 
@@ -395,6 +413,11 @@ def gstudy(record: FitRecord, source: IntervalSource, limits: Limits) -> pd.Data
 
     estimate = record.estimate
     values, se = np.array(estimate.values), standard_errors(covariance_beside(record, source))
+    if record.components.matrices:  # variances of slopes have other units
+        return pd.DataFrame(
+            {"estimate": values, "se": se, "low": limits.low, "high": limits.high},
+            index=pd.Index(estimate.names, name="component"),
+        )
     positive = np.maximum(values, 0.0)
     total = positive.sum()
     # Divided first, so that the share of a single positive component is exactly 100.

@@ -12,7 +12,7 @@ from vcomp._typing import FloatArray
 from vcomp.data import plain_label
 from vcomp.estimators.likelihood import difference_variances
 from vcomp.exceptions import EstimationError, VcompError
-from vcomp.formula import REPLICATE, LevelRows, average_rows, level_rows
+from vcomp.formula import REPLICATE, LevelRows, average_rows, level_rows, refuse_slopes
 from vcomp.inference.pairwise import Pairs
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import EffectSolution, RowAccess, require_rows
@@ -166,6 +166,10 @@ def with_levels(record: FitRecord, access: RowAccess | None, scores: bool | None
     if access is None:
         if scores and record.level_values is None:
             require_rows(access)
+        return record
+    if record.components.matrices:
+        if scores:
+            refuse_slopes(record.components, "scores=True", "leave scores= out")
         return record
     return replace(record, level_values=_Levels(record, access, everything=bool(scores)).found())
 

@@ -28,9 +28,14 @@ from vcomp.estimators import (
     get_estimator,
     refit_without_negative,
 )
-from vcomp.estimators.likelihood import InformationKind, LikelihoodEngine, choose_engine
+from vcomp.estimators.likelihood import (
+    InformationKind,
+    LikelihoodEngine,
+    LikelihoodMethod,
+    choose_engine,
+)
 from vcomp.exceptions import EstimationError, VcompError, guarded, warn
-from vcomp.formula import RESIDUAL, caller_environment, left_out_note, parse
+from vcomp.formula import RESIDUAL, caller_environment, left_out_note, parse, refuse_slopes
 from vcomp.inference.hypotheses import fixed_errors_of
 from vcomp.model.record import FitRecord, TablesOfFit
 from vcomp.model.results import VarianceComponentsResults
@@ -355,6 +360,8 @@ class VarianceComponentsModel(LikelihoodOfData):
             names, response = design.fixed.names, design.formula.response
             check_digits(self.statistics, names, response, self._data.response_sums)
         estimator = get_estimator(method, **options)
+        if not isinstance(estimator, LikelihoodMethod):
+            refuse_slopes(design.formula, f"method={method!r}", "use method='reml' or 'ml'")
         if negative != "keep":
             _check_negative(negative, estimator.name)
         if estimator.name == "anova":

@@ -24,6 +24,7 @@ from vcomp.design import Chunk, Design
 from vcomp.estimators import ClosedForm, Estimate, MethodName, PointEstimate, get_estimator
 from vcomp.estimators.likelihood import Solution
 from vcomp.exceptions import EstimationError, PlanError, VcompError, did_you_mean
+from vcomp.formula import refuse_slopes
 from vcomp.inference.assumptions import (
     DiagnosedRows,
     Diagnosis,
@@ -166,6 +167,11 @@ def crosscheck(
     access : model and estimate
     methods, n, rng, workers, time_limit, progress : as of ``VarianceComponentsResults.crosscheck``
     """
+    refuse_slopes(
+        access.data.design.formula,
+        "crosscheck",
+        "only REML and ML estimate them: compare res with a fit by the other of these",
+    )
     n, workers = check_count(n, "n"), check_count(workers, "workers")
     check_time_limit(time_limit)
     seed, v = seed_from(rng), access.components
@@ -347,6 +353,11 @@ def diagnose(
     n : number of draws of each null distribution, or None
     rng : seed or generator
     """
+    refuse_slopes(
+        access.data.design.formula,
+        "diagnose",
+        "draw res.resid against res.fittedvalues, and res.random_effects, instead",
+    )
     design, seed = access.data.design, seed_from(rng)
     names = [facet.name for facet in design.facets]
     if not names:

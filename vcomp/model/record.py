@@ -15,7 +15,7 @@ from vcomp.codec import Format, stored
 from vcomp.design import Design, Structure
 from vcomp.estimators import Estimate, quadratic
 from vcomp.exceptions import DataError, EstimationError, VcompError
-from vcomp.formula import REPLICATE, RESIDUAL, closure
+from vcomp.formula import REPLICATE, RESIDUAL, closure, refuse_slopes
 from vcomp.inference import (
     NOT_CONVERGED,
     LevelVariances,
@@ -77,18 +77,6 @@ def label(
         converged=estimate.converged,
         matrices=design.formula.matrices,
     )
-
-
-def refuse_slopes(design: Design, what: str, instead: str) -> None:
-    """Refuse what is for models of intercepts alone.
-
-    Raises
-    ------
-    EstimationError
-        If the design has random slopes.
-    """
-    if design.slopes is not None:
-        raise EstimationError(f"{what} is for models without random slopes; {instead}")
 
 
 def _inverse_n(
@@ -310,6 +298,8 @@ class TablesOfFit:
     def table(self) -> quadratic.AnovaTable | None:
         """The analysis of variance of the method; that of Method I if it has none."""
         method = self.estimate.method
+        if self.found.design.slopes is not None:
+            return None
         if not (method in ("type1", "henderson3") or self.found.design.formula.intercept_only):
             return None
         return quadratic.analysis_of_variance(method, self.found.statistics, self.estimate.names)
@@ -332,7 +322,10 @@ class TablesOfFit:
             If the residual or all components are estimated at zero.
         """
         found = self.found
-        refuse_slopes(found.design, "interval='robust' and test='robust'", "use interval='mls'")
+        if found.design.slopes is not None:
+            raise EstimationError(
+                "robust intervals are for models without random slopes; use interval='mls'"
+            )
         return level_variances(found.design, found.statistics, found.total, self.estimate.values)
 
     @cached_property
@@ -347,7 +340,7 @@ class TablesOfFit:
             If the residual is estimated at zero.
         """
         found = self.found
-        refuse_slopes(found.design, "cov_type='robust'", "use cov_type='model'")
+        refuse_slopes(found.design.formula, "cov_type='robust'", "use cov_type='model'")
         v = positive_residual(self.estimate.values, "cov_type='robust'", "cov_type='model'")
         if not found.design.fixed.names:
             return None

@@ -383,16 +383,22 @@ def _head(record: FitRecord) -> Any:
 
 def _components(record: FitRecord, alpha: float, frame: pd.DataFrame) -> Any:
     held = record.estimate.held
+    is_variance = (frame["estimate"] >= 0.0) & ~frame.index.isin(
+        record.components.covariance_names
+    )
     intervals = display.short_intervals(frame["low"], frame["high"])
     se = display.fixed(frame["se"], significant=3)
     cells = {
         "estimate": display.fixed(frame["estimate"]),
-        "std. dev.": display.fixed(np.sqrt(frame["estimate"].where(frame["estimate"] >= 0.0))),
+        "std. dev.": display.fixed(np.sqrt(frame["estimate"].where(is_variance))),
         "std. err.": ["held" if n in held else x for n, x in zip(frame.index, se, strict=True)],
         f"{display.level(alpha)} interval": intervals,
-        "share": [display.percent(p / 100.0) for p in frame["percent"]],
-        "": [display.bar(p / 100.0, _BAR) for p in frame["percent"]],
     }
+    if record.components.matrices:
+        cells["corr."] = display.fixed(record.components.correlations(), significant=3)
+        return display.column_table(cells, stubs=list(frame.index), align="r" * len(cells))
+    cells["share"] = [display.percent(p / 100.0) for p in frame["percent"]]
+    cells[""] = [display.bar(p / 100.0, _BAR) for p in frame["percent"]]
     if "mc_error" in frame:
         errors = frame["mc_error"].where(frame["mc_error"] > 0.0)
         cells = _inserted(cells, 3, "Monte Carlo", display.fixed(errors, significant=2))
@@ -444,7 +450,7 @@ def _notes(record: FitRecord, found: Limits, source: IntervalSource) -> list[str
     estimated = ~np.isin(np.array(estimate.names, dtype=object), estimate.held)
     if (values[estimated] == 0.0).any() and values.any():
         notes.append("A component at its bound 0 has no standard error.")
-    if (values < 0.0).any():
+    if (values < 0.0).any() and not record.components.matrices:
         notes.append("A negative estimate has no share of the variance.")
     notes += _on_standard_errors(estimate)
     if record.left_out:
@@ -453,7 +459,10 @@ def _notes(record: FitRecord, found: Limits, source: IntervalSource) -> list[str
     clauses = [note for note in found.notes if note != NOT_CONVERGED]
     how = [found.interval_method or "none can be given", *clauses]
     what = "Standard errors and intervals" if source.interval == "robust" else "Intervals"
-    notes.append(f"{what} of components: {'; '.join(how)}. Share: of the total variance.")
+    last = "Share: of the total variance."
+    if record.components.matrices:
+        last = "Those of covariances are normal."
+    notes.append(f"{what} of components: {'; '.join(how)}. {last}")
     methods = [found.interval_method] if found.interval_method else []
     notes += note_on_scores(record.components.response_values, methods)
     return notes

@@ -325,6 +325,7 @@ def compared_fit(res: Fitted) -> hypotheses.ComparedFit:
         nobs=record.structure.n_rows,
         response_sums=record.response_sums,
         stats=None if rows is None else rows.data.statistics,
+        covariances=record.components.covariance_names,
     )
 
 

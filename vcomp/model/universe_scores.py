@@ -16,7 +16,7 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk, number_combinations
 from vcomp.estimators.likelihood import prediction_variances
 from vcomp.exceptions import PlanError, check_alpha, guarded
-from vcomp.formula import REPLICATE
+from vcomp.formula import REPLICATE, refuse_slopes
 from vcomp.gtheory import (
     DStudyPlan,
     HasDStudies,
@@ -61,6 +61,12 @@ class UniverseScores(HasDStudies, Fitted):
             which a D-study needs for them.
         """
         record = self._record
+        refuse_slopes(
+            record.tables.components,
+            "a D-study",
+            "universe scores then depend on its value: fit intercepts alone, on scores of one "
+            "value, or with the covariate in the fixed part",
+        )
         if record.structure.replicated and REPLICATE in record.structure.facets:
             raise PlanError(
                 f"the cells hold several scores, which a D-study calls {REPLICATE!r}, and a facet "

@@ -49,7 +49,8 @@ def components(
 ) -> Any:
     """Draw variance components as dots with their intervals as whiskers.
 
-    They are in the order of the table, each with its share of the total variance at the right;
+    They are in the order of the table, each with its share of the total variance at the right if
+    the table has it;
     names that begin with spaces are indented, as parts of those above. A
     hollow dot has no interval. An arrow marks an interval that extends beyond the axis, to
     infinity or on a logarithmic axis to zero. Components at or near zero are at the left edge of
@@ -58,7 +59,7 @@ def components(
     Parameters
     ----------
     table : of :meth:`VarianceComponentsResults.gstudy`: one row per component with the columns
-        estimate, low, high and percent
+        estimate, low, high, and percent if they have one unit
     alpha : intervals of the table have confidence 1 − alpha
     scale : of the axis: ``"linear"``, ``"log"``, or ``"auto"``, which is
         logarithmic if components differ by orders of magnitude and none is negative
@@ -88,7 +89,7 @@ def components(
     ['sys', 'topic', 'Residual']
     """
     check_alpha(alpha)
-    require_columns(table, ("estimate", "low", "high", "percent"), "the table of components")
+    require_columns(table, ("estimate", "low", "high"), "the table of components")
     values, low, high = numbers(table, "estimate", "low", "high")
     log = _is_log(values, low, high, scale)
     places = np.arange(len(table), dtype=float)
@@ -180,9 +181,10 @@ def _labels(
         xlabel += "\n○  no interval: held, negative, or at zero without one"
     ax.set_xlabel(xlabel)
     right = {"transform": ax.get_yaxis_transform(), "ha": "right", "color": GREY}
-    for place, percent in zip(places, table["percent"], strict=True):
-        ax.text(1.17, place, display.percent(percent / 100.0), va="center", **right)
-    ax.text(1.17, -0.5, "share", va="bottom", **right)
+    if "percent" in table:
+        for place, percent in zip(places, table["percent"], strict=True):
+            ax.text(1.17, place, display.percent(percent / 100.0), va="center", **right)
+        ax.text(1.17, -0.5, "share", va="bottom", **right)
     tidy_axes(ax, "x")
 
 

@@ -165,6 +165,24 @@ class Statistics:
             strata = stratify(chunk, self.grid, self._groupings)
         return replace(self, strata=strata, make_cells=lambda: chunk, alike=self)
 
+    def without_effect(self, term: int) -> tuple[Statistics, list[int]]:
+        """Return the statistics of a model with random slopes without the effects of a term.
+
+        The positions of the components that are left follow.
+        """
+        chunk = self.cells
+        assert chunk.slopes is not None
+        assert chunk.effects is not None
+        slopes, left = chunk.slopes.without(term)
+        kept = [t for t in range(len(chunk.terms)) if t != term]
+        smaller = replace(
+            chunk,
+            terms=tuple(chunk.terms[t] for t in kept),
+            effects=tuple(chunk.effects[t] for t in kept),
+            slopes=slopes,
+        )
+        return Statistics.from_rows(smaller, None), left
+
     def of_terms(self, terms: Sequence[int]) -> Statistics:
         """Return the statistics of a model with some of the terms, by ascending positions."""
         return Statistics(

@@ -28,6 +28,7 @@ from vcomp.inference.hypotheses.component_tests import (
     simulated_p,
     synthesised_ratio,
 )
+from vcomp.inference.hypotheses.model_comparison import likelihood_ratio, mixture_tail
 from vcomp.inference.quantities import VarianceComponents
 from vcomp.numerics import check_count, solve_positive
 from vcomp.statistics import Statistics
@@ -232,6 +233,8 @@ def component_test(
     if test not in TESTS:
         listed = ", ".join(map(repr, TESTS))
         raise EstimationError(f"test={test!r} is not known; tests of a component are {listed}")
+    if fit.stats is not None and fit.stats.slopes is not None:
+        return _of_slope(fit.stats, fit.estimate, term, test)
     if test == "auto":
         return _auto(fit, term, simulation, limits)
     if test == "f":
@@ -396,6 +399,61 @@ def _by_likelihood(
     if test == "lrt":
         return _limiting(estimate, term, null)
     return _simulated(fit.stats, estimate, term, null, simulation)
+
+
+def _of_slope(stats: Statistics, estimate: Estimate, term: str, test: str) -> HypothesisTest:
+    """Return the likelihood-ratio test of a variance of a model with random slopes.
+
+    Without the effect its covariances are zero as well (Stram & Lee 1994, Biometrics 50,
+    1171-1177).
+    """
+    if test not in ("auto", "lrt"):
+        raise EstimationError(
+            f"test={test!r} is for models without random slopes; use test='lrt'", term=term
+        )
+    assert stats.slopes is not None
+    at = estimate.names.index(term)
+    own = next(m for m in stats.slopes.matrices for row in m.places if at in row)
+    variances = [row[i] for i, row in enumerate(own.places)]
+    if at not in variances:
+        raise EstimationError(
+            f"{term!r} is a covariance: fit the model with || in place of | as well, and "
+            "compare() the two",
+            term=term,
+        )
+    if own.effects[variances.index(at)] == "(Intercept)" and len(variances) > 1:
+        raise EstimationError(
+            f"σ²({term}) is the variance where the slopes' columns are 0, and has no test next to "
+            f"slopes: test {', '.join(estimate.names[v] for v in variances if v != at)}",
+            term=term,
+        )
+    smaller, left = stats.without_effect(at)
+    names = tuple(estimate.names[i] for i in (*left, len(estimate.names) - 1))
+    null = get_estimator(estimate.method).estimate(smaller, names)
+    if not (null.converged and estimate.converged):
+        raise EstimationError(
+            f"a likelihood ratio compares maxima: with {term!r} {estimate.status} Without it "
+            f"{null.status}",
+            term=term,
+        )
+    statistic, c = max(0.0, likelihood_ratio(estimate, null, stats.n)), len(variances) - 1
+    notes = ["Without a slope its covariances are zero as well."] if c else []
+    return HypothesisTest(
+        term=term,
+        test=f"{_restricted(estimate)}likelihood ratio test",
+        symbol="LR",
+        statistic=statistic,
+        distribution=f"½χ²{_below(c)} + ½χ²{_below(c + 1)} in large samples",
+        df=(float(c), float(c + 1)),
+        p_value=mixture_tail(np.array([0.5, 0.5]), np.array([c, c + 1.0]), statistic),
+        estimate=_value(estimate, term),
+        notes=tuple(notes),
+    )
+
+
+def _below(n: int) -> str:
+    """Return a number as a subscript."""
+    return str(n).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
 
 
 def _limiting(estimate: Estimate, term: str, null: NullFit) -> HypothesisTest:

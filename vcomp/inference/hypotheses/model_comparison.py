@@ -46,6 +46,7 @@ class ComparedFit:
     nobs : number of rows
     response_sums : mean of the response and sum of squares about it; None if not known
     stats : sums of the rows, None after loading
+    covariances : names of the components that are covariances of random slopes
     """
 
     formula: str
@@ -55,6 +56,7 @@ class ComparedFit:
     nobs: int
     response_sums: tuple[float, float] | None
     stats: Statistics | None
+    covariances: tuple[str, ...] = ()
 
     @property
     def n_parameters(self) -> int:
@@ -156,7 +158,8 @@ def _columns_differ(one: ComparedFit, other: ComparedFit) -> bool:
 
 def facets_of(name: str) -> frozenset[str]:
     """Return the facets of a term, independent of their order in its name."""
-    return frozenset(name.split(":"))
+    groups, bracket, slope = name.partition("[")
+    return frozenset([*groups.split(":"), *([bracket + slope] if bracket else [])])
 
 
 _ROUNDED = 1e-6
@@ -317,7 +320,8 @@ def _compared(small: ComparedFit, big: ComparedFit) -> Comparison:
             "nested in it: it is at another maximum; fit it again with another start="
         )
     added = [key for key in big.free if key not in small.free]
-    bound = [key for key in added if small.known.get(key, 0.0) == 0.0]
+    covariances = {facets_of(name) for name in big.covariances}
+    bound = [key for key in added if small.known.get(key, 0.0) == 0.0 and key not in covariances]
     df = big.n_parameters - small.n_parameters
     if df == 0:
         note = f"{small.formula!r} and {big.formula!r} have the same parameters."
@@ -361,7 +365,7 @@ def _weights(
         notes.append(f"{listed} of the smaller model at 0: the mixture is mostly conservative.")
     if len(bound) < 2:
         return np.array([1.0] if not bound else [0.5, 0.5]), tuple(notes)
-    if len(bound) == 2:
+    if len(bound) == 2 and not big.covariances:
         correlation = _efficient_correlation(small, big, bound)
         if correlation is not None:
             outer = float(np.arccos(np.clip(correlation, -1.0, 1.0))) / (2.0 * np.pi)
@@ -384,7 +388,7 @@ def _efficient_correlation(
     It follows from the inverse of the expected information at the smaller model, with all
     components unknown that are free in the larger one and not at 0.
     """
-    if big.stats is None:
+    if big.stats is None or big.stats.slopes is not None:
         return None
     null = {facets_of(n): _value(small.estimate, n) for n in small.estimate.names}
     names = big.estimate.names

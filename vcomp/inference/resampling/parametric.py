@@ -211,6 +211,8 @@ def _of_draws(
     most = 1
     if isinstance(refit, InClosedForm):
         several, most = refit, 1 if limited else DrawnSurface.most(stats)
+    elif stats.slopes is not None:
+        several = None
     elif isinstance(draws, RowDraws):
         several = stacked = StackedRefits.of(stats, recipe, v)
         most = 1 if stacked is None else stacked.most_responses
