@@ -10,6 +10,7 @@ from patsy import EvalEnvironment, stateful_transform
 import vcomp
 from vcomp.formula import parse
 from vcomp.formula.fixed import FixedPart
+from vcomp.formula.transforms import TRANSFORMS
 
 
 class HalfRange:
@@ -42,7 +43,8 @@ class Slotted(HalfRange):
 FIXED = [
     "x", "0 + x", "g", "0 + g", "g:h", "g*x", "C(k, Sum)", "C(k, Treatment(2)):x", "x > 0",
     "center(x)", "standardize(center(x) + shift)", "bs(x, df=4)", "0 + cr(x, df=3)",
-    "g:bs(x, df=4)", "half(x)", "scale(x):C(k) + h", "Q('odd name')", "I(x**2) + np.exp(x)",
+    "g:bs(x, df=4)", "half(x)", "scale(x):C(k) + h", "poly(x, 2):factor(k)",
+    "log(abs(x) + 1, 2)", "Q('odd name')", "I(x**2) + np.exp(x)",
     "te(cr(x, df=3), cc(k, df=3), constraints='center')", "0",
 ]  # fmt: skip
 
@@ -61,7 +63,7 @@ def learned(fixed, transform=HalfRange):
     scope = {"shift": 2.5, "np": np, "half": stateful_transform(transform), "x": "not this"}
     formula = parse(f"y ~ {fixed} + (1|f)")
     batches = [columns(20, seed) for seed in range(3)]
-    return FixedPart.of_rows(formula, lambda: batches, EvalEnvironment([scope]), 1)
+    return FixedPart.of_rows(formula, lambda: batches, EvalEnvironment([scope, TRANSFORMS]), 1)
 
 
 @pytest.mark.parametrize("fixed", FIXED)

@@ -8,9 +8,11 @@ import re
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 
 import vcomp
+from tests.helpers.printed_tables import printed_columns
 from vcomp.model.other_names import _EXPRESSIONS, _TASKS
 
 mpl.use("Agg")
@@ -39,6 +41,8 @@ def refused(res, name):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
+        ("fit", "vcomp.fit(formula, data) fits another model"),
+        ("random_effects_cov", "for term, f in res.random_effects.items()"),
         ("VarCorr", "write res.gstudy() (res is the result)"),
         ("ranef", "write res.random_effects (res is the result)"),
         ("fixef", "write res.fe_params (res is the result)"),
@@ -83,6 +87,54 @@ def test_numbers_are_those_of_the_other_library(res):
     sigma = eval(_EXPRESSIONS["sigma"], {"res": res})
     assert sigma**2 == pytest.approx(res.vcomp["Residual"], rel=1e-15)
     assert eval(_EXPRESSIONS["deviance"], {"res": res}) == -2.0 * res.llf
+
+
+def test_names_of_statsmodels_have_its_numbers(res, data):
+    """They agree as far as its optimiser converges."""
+    import statsmodels.formula.api as smf
+
+    one = vcomp.fit("y ~ x + f + (1|g)", data)
+    there = smf.mixedlm("y ~ x + f", pd.DataFrame(data), groups="g").fit()
+    assert one.scale == pytest.approx(there.scale, rel=1e-3)
+    np.testing.assert_allclose(one.cov_re, there.cov_re, rtol=1e-3)
+    np.testing.assert_allclose(one.fe_params, there.fe_params, rtol=1e-3)
+    assert one.scale == one.vcomp["Residual"]
+    assert list(res.cov_re.columns) == list(res.cov_re.index) == ["g", "h"]
+    np.testing.assert_array_equal(res.cov_re, np.diag(res.vcomp[:2]))
+
+
+@pytest.mark.parametrize("contrasts", ["x = 0", "f[T.b] = 0, f[T.c] = 1", "x = 1, 2*x = 2"])
+def test_the_wald_test_is_the_quadratic_form(res, contrasts):
+    from patsy import DesignInfo
+    from scipy.stats import chi2
+
+    test = res.wald_test(contrasts)
+    given = DesignInfo(list(res.fe_params.index)).linear_constraint(contrasts)
+    n = np.linalg.matrix_rank(given.coefs)
+    L, c = given.coefs[:n], given.constants[:n, 0]
+    cov = res.cov_params().iloc[:4, :4].to_numpy()
+    distance = L @ res.fe_params - c
+    expected = distance @ np.linalg.solve(L @ cov @ L.T, distance)
+    assert test.statistic == pytest.approx(expected, rel=1e-9)
+    assert test.df == (n,)
+    assert test.p_value == pytest.approx(chi2.sf(expected, n), rel=1e-9)
+    assert f"χ² = {expected:.4g}" in str(test)
+
+
+def test_summary_col_of_statsmodels(res, data):
+    """Columns of results side by side, with the standard errors of their summaries."""
+    from statsmodels.iolib.summary2 import summary_col
+
+    other = vcomp.fit("y ~ x + (1|g)", data)
+    table = summary_col([res, other], model_names=["both", "one"], stars=True).tables[0]
+    assert list(table.columns) == ["both", "one"]
+    for name in ("x", "var(h)"):
+        place = list(table.index).index(name)
+        assert table["both"].iloc[place].rstrip("*") == f"{res.params[name]:.4f}"
+        assert table["both"].iloc[place + 1] == f"({res.bse[name]:.4f})"
+    assert table["one"].iloc[list(table.index).index("var(h)")] == ""
+    printed = [e.replace("–", "nan") for e in printed_columns(res.summary(), 1)["std. err."]]
+    np.testing.assert_allclose(np.array(printed, dtype=float), res.bse[-3:], rtol=0.01)
 
 
 def test_results_without_such_names_copy_and_ask(res):

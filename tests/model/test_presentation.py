@@ -78,6 +78,20 @@ def test_the_head():
             assert f"log-likelihood {res.llf:.8g}" in text
 
 
+@pytest.mark.parametrize(
+    ("response", "unit"),
+    [("log(y)", "log(y)"), ("I(`y`^2)", "I(y**2)"), ("y", None), ("`a y`", None)],
+)
+def test_the_units_of_a_transformed_response_are_named(response, unit):
+    y = np.array([1.2, 2.1, 3.3, 2.4, 4.1, 6.2, 2.3, 1.1])
+    data = {"y": y, "a y": y, "g": [1, 1, 2, 2, 3, 3, 4, 4]}
+    printed = str(vcomp.fit(f"{response} ~ (1|g)", data).summary())
+    if unit is None:
+        assert "Units" not in printed
+    else:
+        assert f"Units are those of {unit}, squared for components." in printed
+
+
 def test_notes_on_bounds_and_held_components():
     data = scores(5)
     noise = np.random.default_rng(1).normal(size=48)

@@ -196,6 +196,12 @@ def _is_number(value: Any) -> bool:
 
 
 _SLOPES = "random slopes are not supported, only random intercepts: (1|g)"
+_COLUMNS = (
+    "columns are named in the formula, and arrays are given as a dict: "
+    "vcomp.fit('y ~ x + (1|g)', {'y': y, 'x': x, 'g': g})"
+)
+_MAXIMUM = "REML and ML have one way to their maximum, which res.certificate checks; leave it out"
+_PENALTY = "likelihoods have no penalty; hold={'g': 0.5} holds a component at a known value"
 _TESTS = (
     "it belongs to tests of the fixed effects: res.t_test(), res.f_test(), res.fixed_effects()"
 )
@@ -207,12 +213,16 @@ _ADVICE: Mapping[str, str] = {
     "link": "responses are normal; a transformed response is written np.log(y) ~ …",
     "re_formula": _SLOPES,
     "exog_re": _SLOPES,
+    "exog_vc": _COLUMNS,
+    "endog": _COLUMNS,
+    "exog": _COLUMNS,
     "correlation": "residuals are independent; correlations come from random terms, (1|g)",
     "varFunc": "the residual has one variance",
     "dispformula": "the residual has one variance",
     "ziformula": "responses are normal",
     "subset": "give the rows themselves: data=data.query('x > 0')",
     "where": "give the rows themselves: data=data.query('x > 0')",
+    "na.action": "missing='drop' leaves rows with missing values out and warns, 'raise' refuses",
     "na_action": "missing='drop' leaves rows with missing values out and warns, 'raise' refuses",
     "contrasts": "contrasts are written in the formula: C(g, Sum), C(g, Treatment('a'))",
     "control": "use max_iter= and tol=",
@@ -227,7 +237,9 @@ _ADVICE: Mapping[str, str] = {
     "cov_type": _TESTS,
     "alpha": "it belongs to intervals: res.summary(alpha=0.1), res.conf_int(alpha=0.1)",
     "nobound": "method='anova' and the other closed forms keep negative estimates",
-    "free": "method='anova' and the other closed forms keep negative estimates",
+    "free": "hold={'g': 0.5} holds a component at a known value",
+    **dict.fromkeys(("use_sqrt", "niter_sa", "do_cg", "optimizer"), _MAXIMUM),
+    **dict.fromkeys(("fe_pen", "cov_pen"), _PENALTY),
     "engine_kwargs": "options of the method are keywords of fit()",
 }
 

@@ -5,6 +5,7 @@ A new estimator needs an entry in ``MethodName`` and ``_class_of``.
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
@@ -87,7 +88,10 @@ def get_estimator(method: str, **options: Any) -> Estimator:
     if known is None:
         methods = [*METHODS, *plugin_names("estimators")]
         listed = ", ".join(map(repr, methods))
-        advice = _FOREIGN.get(name, f"the methods are {listed}{did_you_mean(name, methods)}")
+        advice = next(
+            (_FOREIGN[word] for word in re.findall(r"\w+", name) if word in _FOREIGN),
+            f"the methods are {listed}{did_you_mean(name, methods)}",
+        )
         raise EstimationError(f"method={method!r} is not known; {advice}")
     is_class = isinstance(known, type) and is_dataclass(known)
     if not (is_class and callable(getattr(known, "estimate", None))):

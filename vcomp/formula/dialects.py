@@ -20,19 +20,20 @@ _TEXT = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 
 _QUOTED = re.compile(_TEXT)
 
-_NAMES = re.compile(rf"(?:{_TEXT})|`(?P<name>[^`]+)`|\bQ\(\s*(?P<bare>[^'\"()]+?)\s*\)")
+_FOREIGN = re.compile(
+    rf"(?:{_TEXT})|`(?P<name>[^`]+)`|\bQ\(\s*(?P<bare>[^'\"()]+?)\s*\)"
+    r"|(?P<factor>(?<![\w.])(?:as\.)?factor\()|(?P<power>\^(?=\s*\d))"
+    r"|(?<![\w.])(?P<constant>TRUE|FALSE|NULL)(?![\w.])"
+)
 
-_CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
+_CONSTANTS = {"TRUE": "True", "FALSE": "False", "NULL": "None"}
 """Constants of R."""
 
 _NUMERICAL = ("log", "log2", "log10", "log1p", "exp", "expm1", "sqrt")
 
 
 class _InPython(ast.NodeTransformer):
-    """Writes constants, vectors and logarithms of R as Python's."""
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.Constant(_CONSTANTS[node.id]) if node.id in _CONSTANTS else node
+    """Writes vectors and logarithms of R as Python's."""
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
@@ -69,18 +70,6 @@ def _number(node: ast.expr | None) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _powers(call: ast.Call) -> str:
-    x = _operand(call.args[0])
-    argument = _argument(call, 1, "degree")
-    degree = 1 if argument is None else _number(argument)
-    if degree is None:
-        return f"out the powers and products, such as {x} + I({x}**2)"
-    first = x if not x.startswith("(") else f"I{x}"
-    powers = [first, *(f"I({x}**{k})" for k in range(2, degree + 1))]
-    # Brackets, as the call may be part of a product.
-    return first if degree == 1 else f"({' + '.join(powers)})"
-
-
 def _natural_spline(call: ast.Call) -> str:
     x, knots = ast.unparse(call.args[0]), _argument(call, 2, "knots")
     if knots is not None:
@@ -91,15 +80,15 @@ def _natural_spline(call: ast.Call) -> str:
     return f"cr({x}, df={df}, constraints='center')" if df > 1 else x
 
 
-def _factor(call: ast.Call) -> str:
+def _ordered(call: ast.Call) -> str:
     levels = _argument(call, 1, "levels")
     chosen = "" if levels is None else f", levels={ast.unparse(levels)}"
-    return f"C({ast.unparse(call.args[0])}{chosen})"
+    return f"C({ast.unparse(call.args[0])}, Poly{chosen})"
 
 
 def _releveled(call: ast.Call) -> str:
     g, first = call.args[0], _argument(call, 1, "ref")
-    if isinstance(g, ast.Call) and g.args and ast.unparse(g.func) in ("factor", "C"):
+    if isinstance(g, ast.Call) and g.args and ast.unparse(g.func) == "C":
         g = g.args[0]
     level = "'the first level'" if first is None else ast.unparse(first)
     return f"C({ast.unparse(g)}, Treatment({level}))"
@@ -135,19 +124,22 @@ def _all(template: str) -> Callable[[ast.Call], str]:
 
 
 FUNCTIONS: Mapping[str, Callable[[ast.Call], str]] = {
-    "factor": _factor,
-    "as.factor": _factor,
-    "ordered": _factor,
-    "as.character": _factor,
+    "ordered": _ordered,
+    "as.ordered": _ordered,
+    "as.character": _all("C({args})"),
     "relevel": _releveled,
-    "as.numeric": _all("{args}, or I({args}.astype(float))"),
+    **dict.fromkeys(
+        ("as.numeric", "as.integer", "as.double"), _all("{args}, or I({args}.astype(float))")
+    ),
     "interaction": lambda call: ":".join(f"C({ast.unparse(one)})" for one in call.args),
-    "poly": _powers,
     "ns": _natural_spline,
     "c": _all("[{args}]"),
     "ln": _all("np.log({args})"),
     "logit": lambda call: "np.log({0} / (1 - {0}))".format(_operand(call.args[0])),
     "mean": _all("np.mean({args})"),
+    "pmax": _all("np.maximum({args})"),
+    "pmin": _all("np.minimum({args})"),
+    "ifelse": _all("np.where({args})"),
     "cut": _cut,
     "lag": _lag,
     "lead": lambda call: _lag(call, "-"),
@@ -211,24 +203,36 @@ def quoted(name: str) -> str:
 
 
 def in_python(text: str) -> str:
-    """Return a formula with names in backticks, and those in ``Q()``, quoted as Python's text.
+    """Return a formula in Python's notation.
+
+    Names in backticks, and those in ``Q()``, are quoted as text; ``factor()`` is patsy's ``C()``,
+    and ``^`` before a number a power.
 
     Examples
     --------
     >>> in_python("`yield` ~ `x` + (1|Q(Part No))")
     "Q('yield') ~ x + (1|Q('Part No'))"
+    >>> in_python("y ~ factor(g) + I(x^2) + as.factor(h)")
+    'y ~ C(g) + I(x**2) + C(h)'
     """
-    if "`" not in text and "Q(" not in text:
-        return text
 
     def written(found: re.Match[str]) -> str:
-        if found["name"] is not None:
-            return quoted(found["name"])
-        bare = found["bare"]
+        kind, part = found.lastgroup, found[found.lastgroup or 0]
+        match kind:
+            case "name":
+                return quoted(part)
+            case "factor":
+                return "C("
+            case "power":
+                return "**"
+            case "constant":
+                return _CONSTANTS[part]
+            case "bare" if quoted(part) != part:
+                return quoted(part)
         # A name that Python can read may be that of a variable with the column's name.
-        return found[0] if bare is None or quoted(bare) == bare else quoted(bare)
+        return found[0]
 
-    return _NAMES.sub(written, text)
+    return _FOREIGN.sub(written, text)
 
 
 def refuse_foreign(text: str) -> None:
@@ -255,6 +259,7 @@ _SIGNS = {
     "^": "a power is written ** here: (a + b)**2, I(x**2)",
     "%in%": "a %in% b is written b:a here, as a random term (1|b:a)",
     "$": "a column is named alone, without its frame: g, with data=d, for d$g",
+    "::": "a function is named without its package: ns(x, df=3) for splines::ns(x, df=3)",
     "[[": "a column is named alone, without its frame: g, with data=d, for d[['g']]",
 }
 
@@ -372,11 +377,10 @@ def absent_name(
     columns : of the data
     written : the response and the factors of the fixed part
     """
-    of_language = name in _CONSTANTS or name == "c"
     for node in ast.walk(ast.parse(formula.strip(), mode="eval")):
         match node:
             case ast.Call(func=ast.Name(id=function)) if function == name or (
-                of_language and function in FUNCTIONS
+                name == "c" and function in FUNCTIONS
             ):
                 arguments = ", ".join(map(ast.unparse, [*node.args, *node.keywords]))
                 advice = unknown_call(function, arguments, written)
@@ -393,6 +397,4 @@ def absent_name(
                 if name in ("i", "c") and attribute in columns:
                     here = f"C({attribute})" if name == "i" else attribute
                     return FormulaError(f"{whole} is written {here} here")
-    if name in _CONSTANTS:
-        return FormulaError(f"{name} is written {_CONSTANTS[name]} here")
     return None

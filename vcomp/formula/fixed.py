@@ -26,6 +26,7 @@ from vcomp.formula.coding import (
     WideLimits,
 )
 from vcomp.formula.parser import Formula, names_in, patsy_description
+from vcomp.formula.transforms import TRANSFORMS
 from vcomp.numerics import MixedColumns, check_memory
 
 _LARGE = 1e7
@@ -526,13 +527,6 @@ def _plain_name(name: str) -> str:
     return re.sub(r"\bnp\.\w+\(([^()]*?)(?:\.0)?\)(?=\])", r"\1", name)
 
 
-_TRANSFORMS = {
-    "np": np,
-    **{name: getattr(np, name) for name in ("log", "log2", "log10", "log1p", "exp", "sqrt")},
-}
-"""What formulas may use without an import, unless the caller has something of the same name."""
-
-
 def caller_environment(eval_env: Any, depth: int) -> Any:
     """Return patsy's ``EvalEnvironment`` of the scope of the caller's caller.
 
@@ -555,7 +549,7 @@ def caller_environment(eval_env: Any, depth: int) -> Any:
         scopes -= frame.f_code is not GUARDS
     try:
         environment = EvalEnvironment.capture(eval_env, reference=reference)
-        return environment.with_outer_namespace(_TRANSFORMS)
+        return environment.with_outer_namespace(TRANSFORMS)
     except (TypeError, ValueError):
         raise FormulaError(
             "eval_env must be 0 for the scope of the caller, 1 for the one above and so on, or "
@@ -575,10 +569,10 @@ def evaluate(code: str, columns: Mapping[str, Any], environment: Any) -> Any:
         return columns[code]
     from patsy import builtins as patsy_builtins
 
-    names = {name: getattr(patsy_builtins, name) for name in patsy_builtins.__all__}
-    names |= {"Q": columns.__getitem__, **columns}
+    functions = {name: getattr(patsy_builtins, name) for name in patsy_builtins.__all__}
+    names = {"Q": columns.__getitem__, **columns}
     try:
         with np.errstate(all="ignore"):  # callers handle values that are not finite
-            return environment.eval(code, inner_namespace=names)
+            return environment.with_outer_namespace(functions).eval(code, inner_namespace=names)
     except Exception as error:
         raise FormulaError(f"cannot evaluate {code!r}: {type(error).__name__}: {error}") from None

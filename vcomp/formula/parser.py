@@ -625,7 +625,7 @@ def _facet_name(code: str) -> str | None:
             return name
         case ast.Attribute() if re.fullmatch(r"[^\W\d]\w*(\.\w+)+", code.strip()):
             return code.strip()
-        case ast.Call(func=ast.Name(id="C" | "factor"), args=[inner], keywords=[]):
+        case ast.Call(func=ast.Name(id="C"), args=[inner], keywords=[]):
             return _facet_name(ast.unparse(inner))
     return _column_name(code)
 

@@ -153,6 +153,17 @@ class Estimates(Fitted):
         return series(self._record.estimate.values, self._record.estimate.names, "variance")
 
     @property
+    def scale(self) -> float:
+        """Residual variance."""
+        return float(self._record.estimate.values[-1])
+
+    @property
+    def cov_re(self) -> pd.DataFrame:
+        """Covariance matrix of the effects of a row's levels, a row for each random term."""
+        estimate = self._record.estimate
+        return matrix(np.diag(estimate.values[:-1]), estimate.names[:-1])
+
+    @property
     def bse_vcomp(self) -> pd.Series:
         """Standard errors of the components for normal effects, from :meth:`cov_vcomp`.
 

@@ -5,6 +5,7 @@ Methods delegate to :mod:`vcomp.inference.hypotheses` and :mod:`~vcomp.model.lev
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vcomp.exceptions import guarded
@@ -194,6 +195,42 @@ class HypothesisTests(Fitted):
             As for :meth:`t_test`, or if the contrasts contradict each other.
         """
         return fixed_fit(self._record, self._rows).f_test(contrasts, ddf, cov_type)
+
+    @guarded
+    def wald_test(self, contrasts: Any, cov_type: CovarianceOfFixed = "model") -> HypothesisTest:
+        """Return the Wald χ² test of contrasts Lβ = c of the fixed effects, for large samples.
+
+        The components are treated as known, as statsmodels does; :meth:`f_test` allows for their
+        errors.
+
+        Parameters
+        ----------
+        contrasts : rows of numbers, one for each fixed effect; or text such as ``"x = z, x = 1"``
+        cov_type : as for :meth:`fixed_effects`
+
+        Raises
+        ------
+        EstimationError
+            As for :meth:`f_test`.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("docsearch")
+        >>> res = vcomp.fit("score ~ query + (1|sys) + (1|topic)", data)
+        >>> test = res.wald_test("query[T.sentence] = 0")
+        >>> round(test.statistic, 1), test.df
+        (129.4, (1.0,))
+        """
+        found = fixed_fit(self._record, self._rows).f_test(contrasts, "normal", cov_type)
+        n = found.df[0]
+        return replace(
+            found,
+            symbol="χ²",
+            statistic=n * found.statistic,
+            distribution=f"χ²({n:g})",
+            df=(n,),
+        )
 
     @guarded
     def compare_levels(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NoReturn
 
-_RESIDUAL = "res.vcomp['Residual']"
-
 _EXPRESSIONS: Mapping[str, str] = {
     "ranef": "res.random_effects",
     "fixef": "res.fe_params",
@@ -15,16 +13,15 @@ _EXPRESSIONS: Mapping[str, str] = {
     "beta": "res.fe_params",
     "coef_table": "res.fixed_effects()",
     "varcorr": "res.gstudy()",
-    "cov_re": "res.vcomp",
+    "cov_re_unscaled": "res.cov_re / res.scale",
     "vcomp_params": "res.vcomp",
     "variances": "res.vcomp",
     "variance_components": "res.vcomp",
-    "scale": _RESIDUAL,
-    "sigma2": _RESIDUAL,
-    "s2": _RESIDUAL,
-    "mse_resid": _RESIDUAL,
-    "sigma": f"{_RESIDUAL} ** 0.5",
-    "resid_std": f"{_RESIDUAL} ** 0.5",
+    "sigma2": "res.scale",
+    "s2": "res.scale",
+    "mse_resid": "res.scale",
+    "sigma": "res.scale ** 0.5",
+    "resid_std": "res.scale ** 0.5",
     "loglik": "res.llf",
     "loglike": "res.llf",
     "loglikelihood": "res.llf",
@@ -34,6 +31,13 @@ _EXPRESSIONS: Mapping[str, str] = {
     "normalized_cov_params": "res.cov_params()",
     "confint": "res.conf_int()",
     "intervals": "res.conf_int()",
+    "random_effects_cov": "{term: f['se'] ** 2 for term, f in res.random_effects.items()}",
+    "get_robustcov_results": "res.fixed_effects(cov_type='robust')",
+    "use_t": "res.df_fe",
+    "df_modelwc": "len(res.params)",
+    "reml": "res.method == 'reml'",
+    "endog": "res.model.endog",
+    "exog": "res.model.exog",
     "residuals": "res.resid",
     "fitted": "res.fittedvalues",
     "fitted_values": "res.fittedvalues",
@@ -50,6 +54,7 @@ _EXPRESSIONS: Mapping[str, str] = {
     "hist": "res.iterations",
     "mle_retvals": "res.status",
     "save": "res.to_json()",
+    "remove_data": "res.to_json()",
     "bootmer": "res.bootstrap()",
     "profile_re": "res.profile()",
     "info_criteria": "res.aic, res.bic",
@@ -66,13 +71,13 @@ _EXPRESSIONS: Mapping[str, str] = {
 _TASKS: Mapping[str, str] = {
     "anova": "vcomp.compare(smaller, res) compares models, and res.f_test('x = 0') tests fixed "
     "effects",
-    "wald_test": "res.f_test('x = 0') tests contrasts of the fixed effects",
     "wald_test_terms": "res.f_test('x = 0') tests contrasts of the fixed effects",
     "lrtest": "vcomp.compare(smaller, res) is the likelihood-ratio test",
     "ranova": "res.test('g') tests the component of a term",
     "drop1": "res.test('g') tests the component of a term, and vcomp.compare(smaller, res) other "
     "smaller models",
     "update": "vcomp.fit(formula, data) fits another model",
+    "fit": "vcomp.fit(formula, data) fits another model",
     "refit": "vcomp.fit(formula, data) fits another model",
     "emmeans": "res.compare_levels('f') compares the levels of a factor in pairs",
     "lsmeans": "res.compare_levels('f') compares the levels of a factor in pairs",

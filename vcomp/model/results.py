@@ -22,7 +22,7 @@ from vcomp import display, plots
 from vcomp.data import read_json, write_json
 from vcomp.estimators import Estimate
 from vcomp.exceptions import DataError, VcompError, check_alpha, did_you_mean, guarded
-from vcomp.formula import RESIDUAL, left_out_note
+from vcomp.formula import RESIDUAL, in_python, left_out_note
 from vcomp.inference import NOT_CONVERGED
 from vcomp.inference.hypotheses import degrees_of_freedom
 from vcomp.inference.intervals import (
@@ -430,6 +430,9 @@ def _fixed_effects(frame: pd.DataFrame, alpha: float) -> Any:
 
 def _notes(record: FitRecord, found: Limits, source: IntervalSource) -> list[str]:
     estimate, design, notes = record.estimate, record.structure, []
+    response = in_python(record.formula.partition("~")[0]).strip()
+    if not (response.isidentifier() or response.startswith("Q(")):
+        notes.append(f"Units are those of {response}, squared for components.")
     if estimate.status not in ("Converged.", "Closed form."):
         notes += [estimate.status, *record.caveats]
     held = design.terms[RESIDUAL]
