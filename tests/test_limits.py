@@ -161,8 +161,40 @@ def slopes_by_level():
     np.testing.assert_allclose(near.fe_params.iloc[1:], range(4), atol=0.5)
 
 
+SLOPES = "score ~ x + (x|sys)"
+
+
+def slopes_in_parts():
+    refuses(SLOPES, error=DataError, match="stream=False", stream=True)
+    vcomp.fit(SLOPES, DATA, stream=False)
+    wide = DATA.assign(other=DATA["score"])
+    with pytest.raises(VcompError, match="each variable by"):
+        vcomp.fit_multivariate("score + other ~ (x|sys)", wide)
+
+
+def refused_with_slopes():
+    refuses(SLOPES, error=EstimationError, match="use method='reml' or 'ml'", method="anova")
+    res = vcomp.fit(SLOPES, DATA)
+    for name, arguments in (
+        ("dstudy", {"sys": 10}),
+        ("profile", {}),
+        ("jackknife", {"facet": "sys"}),
+        ("resample", {"facet": "sys"}),
+        ("crosscheck", {}),
+        ("diagnose", {}),
+        ("universe_scores", {}),
+    ):
+        with pytest.raises(EstimationError, match="without random slopes"):
+            getattr(res, name)(**arguments)
+    with pytest.raises(EstimationError, match="use interval='mls'"):
+        res.conf_int(interval="robust")
+    for interval in ("mls", "wald", res.bootstrap(5)):
+        assert res.conf_int(interval=interval).notna().any().all()
+
+
 CHECKS = {
-    "random slopes": lambda: (refuses("score ~ x + (x|sys)"), refuses("score ~ (1 + x||sys)")),
+    "[random slopes](../howto/random-slopes.md)": slopes_in_parts,
+    "D-studies, profile and robust intervals": refused_with_slopes,
     "link functions": lambda: refuses_options("family", "link"),
     "residual variances by group": lambda: refuses_options("correlation", "residual"),
     "known covariance matrices": lambda: refuses_options("cov", "pedigree"),

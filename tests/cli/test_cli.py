@@ -194,7 +194,7 @@ def test_help_shows_examples():
 
 MISTAKES = {
     "there is no column 'aa' in the data (did you mean 'a'?)": ["fit", "y ~ (1|aa)", "FILE"],
-    "random slopes are not supported": ["fit", "y ~ (x|a)", "FILE"],
+    "a random term without effects": ["fit", "y ~ (0|a)", "FILE"],
     "there is no file": ["fit", FORMULA, "absent.csv"],
     "give one of DATA and --dataset": ["fit", FORMULA],
     "--interval boot is not known; intervals are 'auto'": [

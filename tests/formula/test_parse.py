@@ -109,13 +109,10 @@ def test_a_formula_may_have_several_lines(breaks):
     text = f"y ~ x +{breaks}(1|a){breaks}+ (1|Q('two  blanks')){breaks}"
     assert parse(text).fixed == ("Intercept", "x")
     assert random_terms(text) == ["a", "two  blanks"]
-    assert fault(f"y ~ x +{breaks}(z|a)") == (
-        "random slopes are not supported, only random intercepts: (1|a)",
-        (9, "z"),
-    )
+    assert fault(f"y ~ x +{breaks}(2|a)") == (EFFECTS.replace("|g) and", "|a) and"), (9, "2"))
 
 
-INTERCEPTS = "random slopes are not supported, only random intercepts: (1|g)"
+EFFECTS = "the effects of a random term are 1, 0 or columns, as in (1|g) and (1 + x|g)"
 PARENTHESES = "a random term needs parentheses: (1|g)"
 ADDED = "a random term is added with +; it cannot be part of another term"
 COLUMNS = "a random term groups by columns, such as (1|g)"
@@ -132,15 +129,22 @@ TILDE = "a formula has one ~, between response and terms"
 @pytest.mark.parametrize(
     ("text", "message", "place"),
     [
-        ("y ~ (x|g)", INTERCEPTS, (5, "x")),
-        ("y ~ (1+x|g)", INTERCEPTS, (7, "x")),
-        ("y ~ (1 + x + z|g)", INTERCEPTS, (9, "x")),
-        ("y ~ (0+x|g)", INTERCEPTS, (7, "x")),
-        ("y ~ (0|g)", INTERCEPTS, (5, "0")),
-        ("y ~ (2|g)", INTERCEPTS, (5, "2")),
-        ("y ~ (1+1|g)", INTERCEPTS, (5, "1+1")),
-        ("y ~ (1|a|b)", INTERCEPTS.replace("g)", "b)"), (7, "a")),
-        ("y ~ (x + 1|g)", INTERCEPTS, (5, "x")),
+        ("y ~ (2|g)", EFFECTS, (5, "2")),
+        (
+            "y ~ (0|g)",
+            "a random term without effects; an intercept is (1|g), a slope (x|g)",
+            (4, "(0|g)"),
+        ),
+        (
+            "y ~ (x|g) + (1|g)",
+            "(1 + x | g) has an intercept of g as well; leave (1 | g) out",
+            (12, "(1|g)"),
+        ),
+        (
+            "y ~ (1|g) + (x|g)",
+            "(1 | g) has an intercept of g as well; write (0 + x | g) in place of (1 + x | g)",
+            (12, "(x|g)"),
+        ),
         ("y ~ 1|g", PARENTHESES, (5, "|")),
         ("y ~ x + 1|g", PARENTHESES, (9, "|")),
         ("y ~ (1|a) + 1|g", PARENTHESES, (13, "|")),
@@ -187,12 +191,6 @@ TILDE = "a formula has one ~, between response and terms"
             "the name of a facet cannot contain ':', which joins facets; rename it",
             (7, "Q('a:b')"),
         ),
-        (
-            "y ~ (1||g)",
-            ("|| separates uncorrelated slopes, and random slopes are not supported: the random "
-             "intercept is (1|g)"),
-            (7, "|"),
-        ),
         ("y ~ (1|a)+(1|a)", "the random term a occurs twice; write it once", (10, "(1|a)")),
         (
             "y ~ (1|a:b) + x + (1|b:a)",
@@ -204,7 +202,7 @@ TILDE = "a formula has one ~, between response and terms"
             "the random term a occurs twice; write it once",
             (14, "(1|a)"),
         ),
-        ("größe ~ (β|système)", INTERCEPTS.replace("g)", "système)"), (9, "β")),
+        ("größe ~ (2|système)", EFFECTS.replace("(1|g)", "(1|système)"), (9, "2")),
     ],
 )  # fmt: skip
 def test_an_error_points_at_its_place(text, message, place):
@@ -278,3 +276,33 @@ def test_any_text_is_a_formula_or_a_formula_error(text):
         formula = parse(text)
         assert formula.response
         assert formula.random
+
+
+def effects(text):
+    return [(term.name, term.effects) for term in parse(text).random]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("y ~ (x|g)", [("g", ("Intercept", "x"))]),
+        ("y ~ (1 + x|g)", [("g", ("Intercept", "x"))]),
+        ("y ~ (0 + x|g)", [("g[x]", ("x",))]),
+        ("y ~ (-1 + x|g)", [("g[x]", ("x",))]),
+        ("y ~ (x||g)", [("g", ("Intercept",)), ("g[x]", ("x",))]),
+        ("y ~ (1||g)", [("g", ("Intercept",))]),
+        ("y ~ (x|g) + (0 + z|g)", [("g", ("Intercept", "x")), ("g[z]", ("z",))]),
+        ("y ~ (x|a/b)", [("a", ("Intercept", "x")), ("a:b", ("Intercept", "x"))]),
+        ("y ~ (x*z|a:b)", [("a:b", ("Intercept", "x", "z", "x:z"))]),
+        ("y ~ (np.log(x)||g)", [("g", ("Intercept",)), ("g[np.log(x)]", ("np.log(x)",))]),
+    ],
+)
+def test_slopes_expand_as_in_lme4(text, expected):
+    assert effects(text) == expected
+
+
+def test_names_of_slopes_are_columns_to_read():
+    formula = parse("y ~ w + (np.log(x) + C(c)|g)")
+    assert formula.covariates == {"w", "np", "x", "c"}
+    assert formula.fixed_names == {"w"}
+    assert formula.names() == ["g", "y", "c", "np", "w", "x"]

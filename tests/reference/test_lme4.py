@@ -96,11 +96,38 @@ def _as_lme4_writes(index):
     return [":".join(map(str, k)) if isinstance(k, tuple) else str(k) for k in index]
 
 
-def test_random_slopes_are_refused_with_a_caret(reference, shared_data):
+@pytest.mark.parametrize("method", ["REML", "ML"])
+def test_uncorrelated_slopes(method, reference, shared_data):
     stored = reference("lme4_sleepstudy_zcp")
-    with pytest.raises(vcomp.FormulaError, match="only random intercepts") as error:
-        vcomp.fit(stored["formula"], frame_of(stored, shared_data))
-    assert str(error.value).splitlines()[-1].strip() == "^^^^"
+    expected = stored["values"][method]
+    res = vcomp.fit(stored["formula"], frame_of(stored, shared_data), method=method.lower())
+    theirs = {"Subject": "Subject", "Subject[Days]": "Subject.Days", "Residual": "Residual"}
+    assert list(res.vcomp.index) == list(theirs)
+    assert res.llf == pytest.approx(expected["logLik"], rel=1e-12)
+    assert res.aic == pytest.approx(expected["AIC"], rel=1e-12)
+    for ours, name in theirs.items():
+        assert res.vcomp[ours] == pytest.approx(expected["vc"][name], rel=1e-8)
+        for kind in ("observed", "expected"):
+            se = np.sqrt(res.cov_vcomp(kind).loc[ours, ours])
+            assert se == pytest.approx(expected[f"se_vc_{kind}"][name], rel=1e-7)
+    np.testing.assert_allclose(res.fe_params, list(expected["fixef"].values()), rtol=1e-9)
+    np.testing.assert_allclose(res.bse_fe, list(expected["se_fixef"].values()), rtol=1e-8)
+    for ours, name in (("Subject", "Subject"), ("Subject[Days]", "Subject.Days")):
+        frame = res.random_effects[ours]
+        frame.index = frame.index.astype(str)
+        for column, values in (
+            ("estimate", "blup"),
+            ("se", "pev"),
+            ("conditional_se", "condvar_given_beta"),
+        ):
+            stored_values = expected.get(values, {}).get(name)
+            if stored_values is None:
+                continue
+            found = frame.loc[list(stored_values), column]
+            wanted = np.array(list(stored_values.values()))
+            if values != "blup":
+                wanted = np.sqrt(wanted)
+            np.testing.assert_allclose(found, wanted, rtol=1e-7, atol=1e-8 * np.abs(wanted).max())
 
 
 def test_insteval_on_the_numbers_of_the_issue(shared_data):

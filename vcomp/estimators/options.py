@@ -195,7 +195,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-_SLOPES = "random slopes are not supported, only random intercepts: (1|g)"
+_SLOPES = "random slopes are part of the formula: y ~ x + (1 + x|g)"
 _COLUMNS = (
     "columns are named in the formula, and arrays are given as a dict: "
     "vcomp.fit('y ~ x + (1|g)', {'y': y, 'x': x, 'g': g})"
@@ -278,7 +278,7 @@ def refuse_foreign(options: Mapping[str, Any], formula: object = None) -> None:
             slopes = any(map(_has_slope, options.values()))
             raise EstimationError(
                 f"random terms are part of the formula, not of {name}=: {written!r}"
-                f"{'; random slopes are not supported' * slopes}"
+                f"{'; with random slopes of x it is (1 + x|g)' * slopes}"
             )
         if name in ("offset", "exposure"):
             raise EstimationError(f"{name}= is no option of a fit: {_offset(name, value, text)}")

@@ -182,6 +182,19 @@ class Formula:
         text = f"{self.response} ~ {' + '.join([first, *slopes])}"
         return Formula(text, self.response, term.effects, ())
 
+    def check_summable(self) -> None:
+        """Refuse random slopes of rows that are summed in parts.
+
+        Raises
+        ------
+        DataError
+        """
+        if self.has_slopes:
+            raise DataError(
+                "random slopes need all rows in memory, and these are read in batches or summed "
+                "in parts: fit a frame, or pass stream=False"
+            )
+
     def check_parameters(self, n_rows: int, n_fixed: int) -> None:
         """Refuse fewer rows than parameters.
 
@@ -522,7 +535,7 @@ def _check_bar(bar: Any) -> None:
     # left side starts.
     if bar.origin.start == effects.origin.start:
         raise _fault(f"a random term needs parentheses: {written}", bar.token)
-    if groups.type == "ONE":
+    if groups.type == "ONE" and effects.type != "ONE":
         raise _fault(f"the groups are on the right of the bar: (1|{_source_of(effects)})", bar)
     for leaf in _leaves(effects):
         if leaf.type == "NUMBER":
@@ -546,7 +559,7 @@ def _effects_of(bar: Any) -> Iterator[tuple[str, ...]]:
     effects = [*([] if expression.intercept_removed else [INTERCEPT]), *slopes]
     if not effects:
         raise _fault("a random term without effects; an intercept is (1|g), a slope (x|g)", bar)
-    if right.type == "|":
+    if right.type == "|" and len(right.args) == 1:
         yield from ((effect,) for effect in effects)
     else:
         yield tuple(effects)
@@ -559,7 +572,7 @@ def _check_once(term: RandomTerm, known: Sequence[RandomTerm], bar: Any) -> None
         if frozenset(term.facets) != frozenset(other.facets) or not shared:
             continue
         if term.effects == other.effects:
-            raise _fault(f"the random term {term.name} occurs twice; write it once", bar)
+            raise _fault(f"the random term {other.name} occurs twice; write it once", bar)
         what = "an intercept" if shared[0] == INTERCEPT else f"a slope of {shared[0]}"
         left = tuple(e for e in term.effects if e not in shared)
         rest = replace(term, effects=left).written if left else ""
@@ -586,7 +599,7 @@ def _random_terms(bar: Any) -> Iterator[RandomTerm]:
     from patsy.desc import Evaluator
 
     groups = bar.args[1]
-    if groups.type == "|":
+    if groups.type == "|" and len(groups.args) == 1:
         (groups,) = groups.args
     for leaf in _leaves(groups):
         if leaf.type != "PYTHON_EXPR":

@@ -119,6 +119,8 @@ def two_way_mean_squares(
     )
 
 
+_INTERCEPTS = "robust intervals are for models without random slopes"
+
 _MANY = 2**53
 """Largest count up to which floats represent all whole numbers."""
 
@@ -323,9 +325,7 @@ class TablesOfFit:
         """
         found = self.found
         if found.design.slopes is not None:
-            raise EstimationError(
-                "robust intervals are for models without random slopes; use interval='mls'"
-            )
+            raise EstimationError(f"{_INTERCEPTS}; use interval='mls'")
         return level_variances(found.design, found.statistics, found.total, self.estimate.values)
 
     @cached_property
@@ -516,6 +516,8 @@ class FitRecord:
         components, reason = self.tables.components, ""
         if interval == "robust":
             components = self.robust_components()
+        elif interval == "auto" and components.matrices:
+            reason = _INTERCEPTS
         elif interval == "auto":
             n_levels = dict(zip(self.structure.facets, self.structure.n_levels, strict=True))
             components, reason = with_influences(components, n_levels, lambda: self.tables.levels)

@@ -97,6 +97,7 @@ def gather_on_dask(formula: Formula, data: Any, reading: Reading, *, collapse: b
         If it is another collection of Dask; if the rows cannot be used, or change between the
         passes.
     """
+    formula.check_summable()
     partitions = _Partitions(formula, data, reading)
     coding = learn_in_passes(formula, partitions, reading)
     plan = collapse_plan(coding) if collapse else None

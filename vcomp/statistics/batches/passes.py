@@ -82,6 +82,7 @@ def gather(
     EstimationError
         If the cells would not fit into memory.
     """
+    formula.check_summable()
     batches = Batches(formula, source, reading, keep=True)
     coding = learn_in_passes(formula, batches, reading)
     tabulated = partial(_tabulate, coding, batches, reading, powers=not collapse)

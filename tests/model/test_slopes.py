@@ -1,0 +1,258 @@
+"""Results of models with random slopes, against independent formulas and their own refits."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import chi2
+
+import vcomp
+
+
+def _scores(seed=5, n_g=20, n=9, cov=((4.0, 1.5), (1.5, 2.0))):
+    rng = np.random.default_rng(seed)
+    g = np.repeat(np.arange(n_g), n)
+    x = rng.normal(size=g.size)
+    u = rng.multivariate_normal([0.0, 0.0], cov, size=n_g)
+    y = 3.0 + 0.5 * x + u[g, 0] + u[g, 1] * x + rng.normal(size=g.size)
+    return pd.DataFrame({"y": y, "x": x, "g": g})
+
+
+DATA = _scores()
+NAMES = ["g", "g[x]", "g[(Intercept),x]", "Residual"]
+
+
+@pytest.fixture(scope="module")
+def res():
+    return vcomp.fit("y ~ x + (x|g)", DATA)
+
+
+def _dense(res, data=DATA):
+    """Return V⁻¹, X and the effects' columns Z with their covariance matrix, row by row."""
+    v = res.vcomp
+    G = np.array([[v.iloc[0], v.iloc[2]], [v.iloc[2], v.iloc[1]]])
+    levels = data["g"].to_numpy()[:, None] == np.unique(data["g"])
+    Z = np.stack([levels, levels * data["x"].to_numpy()[:, None]], axis=2).reshape(len(data), -1)
+    D = np.kron(np.eye(levels.shape[1]), G)
+    V = Z @ D @ Z.T + v["Residual"] * np.eye(len(data))
+    X = np.column_stack([np.ones(len(data)), data["x"]])
+    return V, X, Z, D
+
+
+def test_components_have_names_and_a_matrix(res):
+    assert list(res.vcomp.index) == NAMES
+    assert res.params.index[-4:].tolist() == [f"var({name})" for name in NAMES]
+    assert res.status == "Converged."
+
+
+def test_likelihood_effects_and_predictions_are_those_of_dense_matrices(res):
+    V, X, Z, D = _dense(res)
+    y, W = DATA["y"].to_numpy(), np.linalg.inv(V)
+    cov = np.linalg.inv(X.T @ W @ X)
+    beta = cov @ X.T @ W @ y
+    r = y - X @ beta
+    deviance = np.linalg.slogdet(V)[1] - np.linalg.slogdet(cov)[1] + r @ W @ r
+    n, p = X.shape
+    assert res.llf == pytest.approx(-0.5 * (deviance + (n - p) * np.log(2.0 * np.pi)), rel=1e-12)
+    np.testing.assert_allclose(res.fe_params, beta, rtol=1e-9)
+    np.testing.assert_allclose(res.bse_fe, np.sqrt(np.diagonal(cov)), rtol=1e-9)
+    u = (D @ Z.T @ W @ r).reshape(-1, 2)
+    P = W - W @ X @ cov @ X.T @ W
+    error = np.sqrt(np.diagonal(D - D @ Z.T @ P @ Z @ D)).reshape(-1, 2)
+    known = np.sqrt(np.diagonal(D - D @ Z.T @ W @ Z @ D)).reshape(-1, 2)
+    for k, name in enumerate(NAMES[:2]):
+        frame = res.random_effects[name]
+        np.testing.assert_allclose(frame["estimate"], u[:, k], atol=1e-9)
+        np.testing.assert_allclose(frame["se"], error[:, k], rtol=1e-8)
+        np.testing.assert_allclose(frame["conditional_se"], known[:, k], rtol=1e-8)
+    fitted = X @ beta + Z @ u.ravel()
+    np.testing.assert_allclose(res.fittedvalues, fitted, atol=1e-9)
+    np.testing.assert_allclose(res.predict(DATA), fitted, atol=1e-9)
+    np.testing.assert_allclose(res.predict(DATA, level="population"), X @ beta, atol=1e-9)
+    only = X @ beta + Z.reshape(n, -1, 2)[:, :, 1] @ u[:, 1]
+    np.testing.assert_allclose(res.predict(DATA, level="g[x]"), only, atol=1e-9)
+
+
+def test_new_levels_have_no_effect(res):
+    new = pd.DataFrame({"x": [2.0], "g": [999]})
+    with pytest.raises(vcomp.DataError, match="999"):
+        res.predict(new)
+    expected = res.fe_params["Intercept"] + 2.0 * res.fe_params["x"]
+    with pytest.warns(vcomp.VcompWarning, match="no level of facet 'g'"):
+        assert res.predict(new, new_levels="zero")[0] == pytest.approx(expected, rel=1e-12)
+
+
+def test_standard_errors_are_of_the_curvature(res):
+    def minus(v):
+        V, X, _, _ = _dense(type("", (), {"vcomp": pd.Series(v, NAMES)}))
+        y, W = DATA["y"].to_numpy(), np.linalg.inv(V)
+        XWX = X.T @ W @ X
+        r = y - X @ np.linalg.solve(XWX, X.T @ W @ y)
+        return 0.5 * (np.linalg.slogdet(V)[1] + np.linalg.slogdet(XWX)[1] + r @ W @ r)
+
+    v, h = res.vcomp.to_numpy(), 1e-3
+    H = np.empty((4, 4))
+    for i in range(4):
+        for j in range(4):
+            a, b = h * np.eye(4)[i], h * np.eye(4)[j]
+            H[i, j] = (
+                minus(v + a + b) - minus(v + a - b) - minus(v - a + b) + minus(v - a - b)
+            ) / (4 * h * h)
+    np.testing.assert_allclose(res.cov_vcomp("observed"), np.linalg.inv(H), rtol=1e-3)
+
+
+def test_moving_and_scaling_the_covariate_changes_the_matrix_as_it_must(res):
+    moved = vcomp.fit("y ~ x + (x|g)", DATA.assign(x=1e3 + 10.0 * DATA["x"]))
+    A = np.array([[1.0, -1e2], [0.0, 0.1]])  # x = (x' − 1000)/10: intercepts are at x' = 0
+    v = res.vcomp
+    expected = A @ np.array([[v.iloc[0], v.iloc[2]], [v.iloc[2], v.iloc[1]]]) @ A.T
+    found = moved.vcomp
+    np.testing.assert_allclose(
+        [found.iloc[0], found.iloc[2], found.iloc[1]],
+        [expected[0, 0], expected[0, 1], expected[1, 1]],
+        rtol=1e-7,
+    )
+    assert found["Residual"] == pytest.approx(v["Residual"], rel=1e-8)
+    # log|X'X| of the restricted likelihood has the column's unit.
+    assert moved.llf == pytest.approx(res.llf - np.log(10.0), rel=1e-9)
+
+
+def test_summary_shows_the_correlation_and_no_share(res):
+    text = str(res.summary())
+    v = res.vcomp
+    assert "corr." in text
+    assert "share" not in text
+    correlation = v.iloc[2] / np.sqrt(v.iloc[0] * v.iloc[1])
+    assert f"{correlation:.3f}" in text
+    assert "percent" not in res.gstudy()
+
+
+def test_a_slope_is_tested_by_a_mixture(res):
+    without = vcomp.fit("y ~ x + (1|g)", DATA)
+    statistic = 2.0 * (res.llf - without.llf)
+    expected = 0.5 * (chi2.sf(statistic, 1) + chi2.sf(statistic, 2))
+    found = res.test("g[x]")
+    assert found.statistic == pytest.approx(statistic, rel=1e-8)
+    assert found.p_value == pytest.approx(expected, rel=1e-8)
+    compared = vcomp.compare(without, res)
+    assert compared.table["p_value"].iloc[-1] == pytest.approx(expected, rel=1e-8)
+    uncorrelated = vcomp.fit("y ~ x + (x||g)", DATA)
+    one = 2.0 * (res.llf - uncorrelated.llf)
+    table = vcomp.compare(uncorrelated, res).table
+    assert table["p_value"].iloc[-1] == pytest.approx(chi2.sf(one, 1), rel=1e-8)
+    alone = uncorrelated.test("g")
+    slope = vcomp.fit("y ~ x + (0 + x|g)", DATA)
+    assert alone.statistic == pytest.approx(2.0 * (uncorrelated.llf - slope.llf), rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("term", "words"),
+    [
+        ("g", "test g\\[x\\]"),
+        ("g[(Intercept),x]", "with || in place of |"),
+        ("Residual", "residual cannot be tested"),
+    ],
+)
+def test_what_has_no_test_says_why(res, term, words):
+    with pytest.raises(vcomp.EstimationError, match=words.replace("|", "\\|")):
+        res.test(term)
+    with pytest.raises(vcomp.EstimationError, match="use test='lrt'"):
+        res.test("g[x]", test="score")
+
+
+def test_draws_have_the_covariances_of_the_fit(res):
+    drawn = res.simulate(4000, rng=1).to_numpy()
+    V = _dense(res)[0]
+    found = np.cov(drawn)[:9, :9]
+    error = np.sqrt((np.outer(np.diagonal(V), np.diagonal(V)) + V**2)[:9, :9] / 4000)
+    assert (np.abs(found - V[:9, :9]) < 5.0 * error).all()
+
+
+def test_bootstrap_intervals_hold_the_estimates(res):
+    replicates = res.bootstrap(100, rng=2)
+    assert replicates.values.shape == (100, 4)
+    centre, spread = replicates.values.mean(axis=0), replicates.values.std(axis=0)
+    np.testing.assert_allclose(spread, res.bse_vcomp, rtol=0.35)
+    assert (np.abs(centre - res.vcomp) < 4.0 * spread / 10.0).all()
+    intervals = res.conf_int(interval=replicates).iloc[-4:]
+    assert ((intervals[0] < res.vcomp.to_numpy()) & (res.vcomp.to_numpy() < intervals[1])).all()
+
+
+def test_intervals_of_covariances_may_be_negative(res):
+    low, high = res.conf_int().loc["var(g[(Intercept),x])"]
+    half = 1.959963984540054 * res.bse_vcomp["g[(Intercept),x]"]
+    assert low == pytest.approx(res.vcomp.iloc[2] - half, rel=1e-9)
+    assert high == pytest.approx(res.vcomp.iloc[2] + half, rel=1e-9)
+
+
+def test_stored_results_are_the_same(res):
+    for other in (
+        vcomp.VarianceComponentsResults.from_json(res.to_json()),
+        pickle.loads(pickle.dumps(res)),
+    ):
+        pd.testing.assert_series_equal(other.vcomp, res.vcomp)
+        assert str(other.summary()) == str(res.summary())
+        with pytest.raises(vcomp.EstimationError, match="without random slopes"):
+            other.dstudy(g=10)
+    frames = pickle.loads(pickle.dumps(res)).random_effects
+    pd.testing.assert_frame_equal(frames["g[x]"], res.random_effects["g[x]"])
+
+
+def test_terms_may_be_crossed_with_slopes_of_factors():
+    rng = np.random.default_rng(8)
+    data = pd.DataFrame({"a": rng.integers(0, 12, 500), "b": rng.integers(0, 9, 500)})
+    data["c"] = rng.choice(list("uvw"), 500)
+    data["x"] = rng.normal(size=500)
+    u = rng.normal(size=(12, 3))
+    data["y"] = u[data["a"], data["c"].map({"u": 0, "v": 1, "w": 2})] + rng.normal(size=500)
+    data["y"] += 2.0 * rng.normal(size=9)[data["b"]] + rng.normal(size=9)[data["b"]] * data["x"]
+    res = vcomp.fit("y ~ c + x + (c|a) + (x||b)", data)
+    assert list(res.vcomp.index) == [
+        "a",
+        "a[c[T.v]]",
+        "a[c[T.w]]",
+        "b",
+        "b[x]",
+        "a[(Intercept),c[T.v]]",
+        "a[(Intercept),c[T.w]]",
+        "a[c[T.v],c[T.w]]",
+        "Residual",
+    ]
+    levels = vcomp.fit("y ~ c + x + (0 + c|a) + (x||b)", data)
+    assert levels.llf == pytest.approx(res.llf, rel=1e-9)  # another basis of the same effects
+    u, v, w = (levels.vcomp[f"a[c[{k}]]"] for k in "uvw")
+    assert u == pytest.approx(res.vcomp["a"], rel=1e-5)
+    difference = u + v - 2.0 * levels.vcomp["a[c[u],c[v]]"]
+    assert difference == pytest.approx(res.vcomp["a[c[T.v]]"], rel=1e-5)
+    assert w > 0.0
+
+
+@pytest.mark.parametrize(
+    ("formula", "change", "words"),
+    [
+        ("y ~ (x|g)", {"x": 1.0}, "'x', which is constant"),
+        ("y ~ (0 + x|g)", {"x": 0.0}, "'x', which is zero in all rows"),
+        ("y ~ (x + z|g)", {"z": lambda d: 2.0 * d["x"] + 1.0}, "'x', 'z'.*linearly dependent"),
+        ("y ~ (x|h)", {"h": lambda d: np.arange(len(d))}, "that is the residual"),
+    ],
+)
+def test_slopes_that_cannot_be_estimated(formula, change, words):
+    with pytest.raises(vcomp.DesignError, match=words):
+        vcomp.fit(formula, DATA.assign(**change))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"hold": {"g": 1.0}}, "hold= is for models without random slopes"),
+        ({"start": {"g": 1.0}}, "start= is for models without random slopes"),
+        ({"engine": "strata"}, "use engine='auto'"),
+        ({"method": "minque"}, "use method='reml' or 'ml'"),
+    ],
+)
+def test_options_without_slopes(options, words):
+    with pytest.raises(vcomp.EstimationError, match=words):
+        vcomp.fit("y ~ x + (x|g)", DATA, **options)
