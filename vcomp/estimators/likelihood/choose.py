@@ -14,7 +14,7 @@ from vcomp.estimators.likelihood.engine import LikelihoodEngine, Solution, predi
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import COSTS, available_bytes, check_memory
-from vcomp.statistics import CrossProducts, Statistics, WideProducts
+from vcomp.statistics import CrossProducts, Statistics
 
 if TYPE_CHECKING:
     from vcomp.estimators.likelihood.blocked import BlockedLikelihood
@@ -295,14 +295,14 @@ def _blocked(
     from vcomp.estimators.likelihood.blocked_covariance import OTHER_ENGINE, Eliminations
     from vcomp.numerics.sparse import plan_elimination
 
-    sums: CrossProducts | WideProducts = stats.wide or stats.cross_products
-    if isinstance(sums, WideProducts):
-        advice = _MANY_COLUMNS.format(sums.sparse_at.size)
+    sums = stats.eliminated
+    if sums.factor is not None:
+        advice = _MANY_COLUMNS.format(sums.factor.sparse_at.size)
     planner = partial(plan_elimination, most_seconds=most_seconds)
     eliminations = Eliminations(
         sums, names, advice or OTHER_ENGINE, planner=planner, free_bytes=limits.free_bytes
     )
-    if sums is stats.wide and eliminations.seconds > most_seconds:
+    if sums.factor is not None and eliminations.seconds > most_seconds:
         raise EstimationError(
             f"elimination takes about {eliminations.seconds:.0f} seconds at every step, and is "
             f"used if engine='blocked' requests it; {advice}"
