@@ -17,7 +17,7 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.display import SYMBOLS
 from vcomp.exceptions import PlanError
-from vcomp.formula import REPLICATE, Design
+from vcomp.formula import REPLICATE, BrennanDesign
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import (
     CoefficientName,
@@ -198,7 +198,7 @@ def required_size(
     )
 
 
-def outer_facets(facet: str, design: Design) -> str:
+def outer_facets(facet: str, design: BrennanDesign) -> str:
     """Return the facets in which a facet is nested, in words; empty if it is not nested.
 
     Parameters
