@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.display import SYMBOLS
-from vcomp.exceptions import PlanError
+from vcomp.exceptions import PlanError, is_real
 from vcomp.formula import REPLICATE, BrennanDesign
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import (
@@ -338,7 +337,7 @@ def _why(universe: float, held_error: float, facet: str, object_: str) -> str:
 def _check(goal: float, coefficient: str) -> None:
     if coefficient not in list(SYMBOLS):
         raise PlanError(f"coefficient is 'Erho2' or 'Phi', not {coefficient!r}")
-    if not isinstance(goal, Real) or not 0 < goal < 1:
+    if not is_real(goal) or not 0 < goal < 1:
         raise PlanError(f"the goal of a coefficient must be between 0 and 1, not {goal!r}")
 
 
