@@ -24,7 +24,7 @@ MODULES = (
 
 # What users have of rooms whose doors serve the package too.
 FOR_USERS = {
-    "vcomp.formula": "Design Effect design_effects design_formula expected_mean_squares "
+    "vcomp.formula": "BrennanDesign Effect design_effects design_formula expected_mean_squares "
     "parse_design",
     "vcomp.gtheory": "Cost Counts DStudy DStudyPlan PublishedComponents Requirement dstudy "
     "from_components make_plans",

@@ -12,9 +12,9 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from functools import wraps
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 _PACKAGE = str(Path(__file__).parent) + os.sep
 
@@ -136,9 +136,31 @@ def _out_of_memory(name: str, error: MemoryError) -> str:
     )
 
 
+def is_real(value: object) -> TypeGuard[float]:
+    """Return whether a value is a number, and not True or False.
+
+    Examples
+    --------
+    >>> is_real(0.5), is_real(2), is_real(True), is_real("2")
+    (True, True, False, False)
+    """
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Return whether a value is a whole number by its type, and not True or False.
+
+    Examples
+    --------
+    >>> is_whole(2), is_whole(2.0), is_whole(True)
+    (True, False, False)
+    """
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def check_alpha(alpha: float) -> None:
     """Check that alpha is between 0 and 1: intervals have confidence 1 − alpha."""
-    if not isinstance(alpha, Real) or isinstance(alpha, bool) or not 0.0 < alpha < 1.0:
+    if not is_real(alpha) or not 0.0 < alpha < 1.0:
         raise PlanError(
             f"alpha must be between 0 and 1, not {alpha!r}; alpha=0.05 gives 95 % intervals"
         )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.brennan_designs import DESIGNS, small_designs
-from vcomp.formula.brennan import Design, parse_design
+from vcomp.formula.brennan import BrennanDesign, parse_design
 
 CROSSED_AND_NESTED = """\
 ┌─────┐   ┌ 4 h ──────┐
@@ -95,6 +95,6 @@ def test_drawings_are_as_wide_as_they_may_be(design, length, width):
 
 
 def test_long_names_are_cut():
-    text = Design.of(["participant" * 9], {}).boxes(width=40)
+    text = BrennanDesign.of(["participant" * 9], {}).boxes(width=40)
     assert "…" in text
     assert max(map(len, text.split("\n"))) <= 40

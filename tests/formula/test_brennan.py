@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.examples import examples
 from vcomp.exceptions import PlanError
-from vcomp.formula.brennan import Design, parse_design
+from vcomp.formula.brennan import BrennanDesign, parse_design
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def designs(draw, names=tuple(NAMES), most=7):
     above = {}
     for k, name in enumerate(chosen):
         above[name] = draw(st.sets(st.sampled_from(chosen[:k]))) if k else set()
-    return Design.of(draw(st.permutations(chosen)), above)
+    return BrennanDesign.of(draw(st.permutations(chosen)), above)
 
 
 @settings(max_examples=examples(150), deadline=None)

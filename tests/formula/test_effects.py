@@ -11,7 +11,7 @@ import vcomp
 from tests.helpers.brennan_designs import DESIGNS, balanced_data, small_designs
 from tests.helpers.cases import alternately
 from tests.helpers.examples import examples
-from vcomp.formula.brennan import Design, parse_design
+from vcomp.formula.brennan import BrennanDesign, parse_design
 from vcomp.formula.effects import design_effects, design_formula, expected_mean_squares
 
 
@@ -140,6 +140,6 @@ def test_sizes_may_be_numbers_of_numpy():
 
 
 def test_too_many_facets_to_list():
-    crossed = Design.of([f"facet{k}" for k in range(13)], {})
+    crossed = BrennanDesign.of([f"facet{k}" for k in range(13)], {})
     with pytest.raises(vcomp.PlanError, match="13 facets; effects are listed for up to 12"):
         design_effects(crossed)

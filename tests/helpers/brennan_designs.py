@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from hypothesis import strategies as st
 
-from vcomp.formula.brennan import Design
+from vcomp.formula.brennan import BrennanDesign
 
 DESIGNS = [
     "p x i",
@@ -36,7 +36,7 @@ def small_designs(draw, most=4):
     above = {
         f: draw(st.sets(st.sampled_from(facets[:k]))) if k else set() for k, f in enumerate(facets)
     }
-    return Design.of(draw(st.permutations(facets)), above)
+    return BrennanDesign.of(draw(st.permutations(facets)), above)
 
 
 def balanced_data(design, sizes, replicates=1, seed=0, unique=()):

@@ -17,6 +17,7 @@ import click
 import vcomp
 from vcomp import data, display
 from vcomp.cli import output
+from vcomp.cli.command_options import command, options_of
 from vcomp.cli.inputs import (
     DATA,
     DATASET,
@@ -30,7 +31,6 @@ from vcomp.cli.inputs import (
     sizes_argument,
     source_of,
 )
-from vcomp.cli.options import command, options_of
 from vcomp.cli.output import PAIRS, SHOWN, Shown
 from vcomp.cli.result_commands import plan_options
 from vcomp.exceptions import DataError, VcompWarning, visible

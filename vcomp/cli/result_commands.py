@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from vcomp import display, presets
+from vcomp.cli.command_options import command, options_of
 from vcomp.cli.inputs import (
     PUBLISHED,
     OptionGroup,
@@ -19,7 +20,6 @@ from vcomp.cli.inputs import (
     sizes_argument,
     stored_or_published,
 )
-from vcomp.cli.options import command, options_of
 from vcomp.cli.output import PRINTED, SHOWN, Shown, save
 
 

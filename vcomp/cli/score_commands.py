@@ -11,6 +11,7 @@ import click
 import vcomp
 from vcomp import data, display, ir
 from vcomp.cli import output
+from vcomp.cli.command_options import WORKERS, command, options_of
 from vcomp.cli.inputs import (
     DATASET,
     SCORES,
@@ -21,7 +22,6 @@ from vcomp.cli.inputs import (
     sizes_argument,
     source_of,
 )
-from vcomp.cli.options import WORKERS, command, options_of
 from vcomp.cli.output import PAIRS, PICTURE, PRINTED, SHOWN, Shown
 from vcomp.exceptions import DataError, PlanError, check_one_of
 

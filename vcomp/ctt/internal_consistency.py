@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -29,7 +28,7 @@ from vcomp.ctt.matrix import (
     read_scores,
     two_way_components,
 )
-from vcomp.exceptions import DataError, PlanError, check_alpha, guarded
+from vcomp.exceptions import DataError, PlanError, check_alpha, guarded, is_real
 from vcomp.inference import Quantities
 from vcomp.inference.intervals import F_INTERVALS, FromComponents
 
@@ -496,16 +495,14 @@ def spearman_brown_factor(reliability: float, goal: float) -> float:
     2.25
     """
     for name, value in (("reliability", reliability), ("goal", goal)):
-        number = isinstance(value, Real) and not isinstance(value, bool)
-        if not number or not 0.0 < value < 1.0:
+        if not is_real(value) or not 0.0 < value < 1.0:
             raise PlanError(f"{name} lies between 0 and 1, not at {value!r}")
     odds = [float(x) / (1.0 - float(x)) for x in (goal, reliability)]
     return odds[0] / odds[1]
 
 
 def _positive(value: Any, name: str) -> float:
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value <= 0.0:
+    if not is_real(value) or not math.isfinite(value) or value <= 0.0:
         raise PlanError(f"{name} is a number above 0, not {value!r}")
     return float(value)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -22,7 +21,15 @@ from vcomp.ctt.matrix import (
     read_scores,
     two_way_components,
 )
-from vcomp.exceptions import DataError, PlanError, check_alpha, did_you_mean, guarded
+from vcomp.exceptions import (
+    DataError,
+    PlanError,
+    check_alpha,
+    did_you_mean,
+    guarded,
+    is_real,
+    is_whole,
+)
 from vcomp.formula import REPLICATE
 from vcomp.inference import Quantities, VarianceComponents
 from vcomp.inference.intervals import FromComponents
@@ -357,17 +364,18 @@ def icc(
     """
     check_alpha(alpha)
     check_choice("missing", missing, ("reml", "listwise", "raise"))
-    if not isinstance(r0, Real) or isinstance(r0, bool) or not 0.0 <= r0 < 1.0:
+    if not is_real(r0) or not 0.0 <= r0 < 1.0:
         raise PlanError(f"r0 is a number from 0 to below 1, not {r0!r}")
-    if k is not None and (not isinstance(k, Integral) or isinstance(k, bool) or k < 1):
+    if k is not None and (not is_whole(k) or k < 1):
         raise PlanError(f"k, the number of ratings that are averaged, is 1 or more, not {k!r}")
     requested = (None if k is None else int(k), float(r0), float(alpha))
-    components = getattr(scores, "components", scores)
+    given: Any = scores
+    components = getattr(given, "components", given)
     if isinstance(components, VarianceComponents):
         if rater is not None or score is not None:
             raise PlanError("of variance components object= alone is needed, not the columns")
         return _of_given(components, object, requested)
-    matrix = read_scores(scores, object, rater, score, item_name="rater", what="icc")
+    matrix = read_scores(given, object, rater, score, item_name="rater", what="icc")
     words = ""
     if matrix.n_missing:
         there = matrix.missing_in_words

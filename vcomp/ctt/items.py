@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -21,7 +20,7 @@ from vcomp.ctt.coefficients import (
     pair_counts,
 )
 from vcomp.ctt.matrix import ItemScores, ScoresOfItems, check_choice, complete_rows, read_scores
-from vcomp.exceptions import DataError, guarded
+from vcomp.exceptions import DataError, guarded, is_real
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -451,9 +450,9 @@ def item_analysis(
     """
     check_choice("missing", missing, ("pairwise", "listwise", "raise"))
     check_choice("order", order, ("flagged", "given"))
-    if not isinstance(low, Real) or isinstance(low, bool) or not -1.0 <= low <= 1.0:
+    if not is_real(low) or not -1.0 <= low <= 1.0:
         raise DataError(f"low is a correlation, between -1 and 1, not {low!r}")
-    if not isinstance(rise, Real) or isinstance(rise, bool) or not 0.0 <= rise <= 1.0:
+    if not is_real(rise) or not 0.0 <= rise <= 1.0:
         raise DataError(f"rise is a difference of alphas, between 0 and 1, not {rise!r}")
     matrix = read_scores(scores, object, item, score, what="item analysis")
     if not matrix.items.is_unique:
@@ -574,9 +573,7 @@ def _flagged_first(table: pd.DataFrame) -> pd.DataFrame:
 def _range(matrix: ItemScores, score_range: Any) -> tuple[float, float]:
     """Return the lowest and highest possible score."""
     pair = isinstance(score_range, Sequence | np.ndarray) and len(score_range) == 2
-    numbers = pair and all(
-        isinstance(x, Real) and not isinstance(x, bool) and math.isfinite(x) for x in score_range
-    )
+    numbers = pair and all(is_real(x) and math.isfinite(x) for x in score_range)
     if not numbers or score_range[0] >= score_range[1]:
         raise DataError(
             f"score_range is the lowest and the highest possible score, as (0, 1), not "

@@ -15,7 +15,7 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.data import ORIENTATIONS
 from vcomp.exceptions import DataError, DesignError, EstimationError, did_you_mean
 from vcomp.gtheory import crossed_components, matrix_components
-from vcomp.inference import VarianceComponents
+from vcomp.inference import TwoWayMeanSquares, VarianceComponents
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -190,21 +190,10 @@ def mean_squares_of(matrix: ItemScores) -> RatingMeanSquares:
     DataError
         If all scores are equal.
     """
-    X = matrix.values
-    n, k = X.shape
-    if np.ptp(X) == 0.0:
+    if np.ptp(matrix.values) == 0.0:
         raise DataError("all scores are equal, so there is no variance to divide into components")
-    D = X - X.mean()
-    rows, columns = D.mean(axis=1), D.mean(axis=0)
-    rest = D - rows[:, None] - columns
-    squares = (
-        k * float(rows @ rows) / (n - 1),
-        n * float(columns @ columns) / (k - 1),
-        float(np.square(rest).sum()) / ((n - 1) * (k - 1)),
-    )
-    # mean squares within rounding error of zero are zero
-    nothing = n * k * float(np.square(64.0 * np.finfo(float).eps * np.abs(X).max()))
-    return RatingMeanSquares(n, k, *(ms if ms > nothing else 0.0 for ms in squares))
+    ms = TwoWayMeanSquares.of(matrix.values, "object", "rater")
+    return RatingMeanSquares(ms.n_rows, ms.n_columns, ms.ms_rows, ms.ms_columns, ms.ms_residual)
 
 
 def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:

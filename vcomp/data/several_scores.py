@@ -11,7 +11,7 @@ import numpy as np
 from vcomp._typing import LongArray
 from vcomp.display import listed
 from vcomp.exceptions import DataError
-from vcomp.formula import Design, design_effects, quoted
+from vcomp.formula import BrennanDesign, design_effects, quoted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -210,7 +210,7 @@ def _formula(
                          and _is_nested(codes[inner], codes[outer]))
         for inner in facets
     }  # fmt: skip
-    design = Design.of(facets, nested)
+    design = BrennanDesign.of(facets, nested)
     terms = [e.facets for e in design_effects(design) if len(e.facets) < len(facets) or replicated]
     written = [":".join(quoted(f) for f in design.outer_first if f in term)
                for term in terms if not (is_compared and term == {facets[0]})]  # fmt: skip

@@ -24,7 +24,7 @@ from vcomp.data.containers import unite_columns
 from vcomp.data.files import CONTAINERS, open_paths
 from vcomp.data.parts import Part, from_arrow_array, kind_of
 from vcomp.data.written_files import refuse_to_replace
-from vcomp.exceptions import DataError, did_you_mean
+from vcomp.exceptions import DataError, did_you_mean, is_whole
 from vcomp.numerics import MANY_ROWS
 
 if TYPE_CHECKING:
@@ -145,8 +145,7 @@ class Source:
         >>> [(len(frame), part) for frame, part in source.batches(["score"], rows=2)]
         [(2, None), (1, None)]
         """
-        whole = isinstance(rows, int | np.integer) and not isinstance(rows, bool)
-        if not whole or rows < 1:
+        if not is_whole(rows) or rows < 1:
             raise DataError(f"rows must be a whole number of at least 1, not {rows!r}")
         agreement, parts = self._agreed(names)
         return _batches(self, list(names), int(rows), agreement, parts)

@@ -23,7 +23,7 @@ _DIRECT = 1_000_000
 
 
 def number_combinations(
-    groups: IntArray, n_groups: int, codes: IntArray, n_levels: int
+    groups: Any, n_groups: int, codes: Any, n_levels: int
 ) -> tuple[LongArray, IntArray]:
     """Return numbers for the combinations that occur, in their order.
 

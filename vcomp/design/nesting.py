@@ -15,7 +15,7 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design.grid import Grid, number_combinations
 from vcomp.design.structure import ConnectedPart, Structure
-from vcomp.formula import REPLICATE, Design, Formula, closure
+from vcomp.formula import REPLICATE, BrennanDesign, Formula, closure
 from vcomp.numerics.kernels import ONCE, group_counts, join_pairs, number_parts, pair_counts
 
 PairTable: TypeAlias = tuple[LongArray, IntArray, FloatArray]
@@ -131,7 +131,7 @@ def describe_structure(
         balanced=bool(equal and round(n_possible) == n_cells and np.ptp(cell_n) == 0),
         sizes=sizes,
         n_parts=n_parts,
-        terms=Design(facets, nested_in).held_effects(
+        terms=BrennanDesign(facets, nested_in).held_effects(
             list(dict.fromkeys(term.facets for term in formula.random)),
             replicated=bool(cell_n.max() > 1),
         ),

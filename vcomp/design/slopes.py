@@ -130,7 +130,7 @@ class Slopes:
         found = []
         for matrix, A in zip(self.matrices, self.bases, strict=True):
             half = np.linalg.solve(A, v[np.array(matrix.places)])
-            found.append(np.linalg.solve(A, half.T).T)
+            found.append(np.asarray(np.linalg.solve(A, half.T).T, dtype=float))
         return found
 
     @property

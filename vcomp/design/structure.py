@@ -13,7 +13,7 @@ from vcomp.exceptions import DesignError
 from vcomp.formula import (
     REPLICATE,
     RESIDUAL,
-    Design,
+    BrennanDesign,
     Effect,
     closure,
     design_effects,
@@ -170,11 +170,11 @@ class Structure:
         return f"{self._notation()}, {', '.join(self._properties())}"
 
     @property
-    def design(self) -> Design:
+    def design(self) -> BrennanDesign:
         """The facets and their nesting alone, in the order of the claim if there is one."""
         claimed = () if self.claim is None else parse_design(self.claim).facets
         order = dict.fromkeys((*(f for f in claimed if f in self.facets), *self.facets))
-        return Design.of(order, self.nested_in, all_columns=True)
+        return BrennanDesign.of(order, self.nested_in, all_columns=True)
 
     @property
     def notation(self) -> str:
@@ -195,7 +195,7 @@ class Structure:
 
         Designs with more than 12 facets have no such list.
         """
-        if len(self.facets) > Design.MOST_FACETS:
+        if len(self.facets) > BrennanDesign.MOST_FACETS:
             return ()
         components = {
             closure(frozenset(term.split(":")), self.nested_in): term
@@ -302,7 +302,7 @@ class Structure:
             cell_min=1,
             cell_max=1,
             sizes={**sizes, facet: self.sizes[REPLICATE]},
-            terms=Design(facets, nested_in).held_effects(terms, replicated=False),
+            terms=BrennanDesign(facets, nested_in).held_effects(terms, replicated=False),
         )
 
     def __str__(self) -> str:

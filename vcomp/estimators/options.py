@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.exceptions import EstimationError
+from vcomp.exceptions import EstimationError, is_real, is_whole
 from vcomp.formula import in_python, offset_advice, quoted
 from vcomp.numerics import check_rng
 
@@ -46,9 +45,9 @@ def check_options(max_iter: Any, tol: Any, engine: Any) -> None:
     EstimationError
         If an option is invalid; the message says what is allowed.
     """
-    if not isinstance(max_iter, Integral) or isinstance(max_iter, bool) or max_iter < 0:
+    if not is_whole(max_iter) or max_iter < 0:
         raise EstimationError(f"max_iter must be a whole number of at least 0, not {max_iter!r}")
-    if tol is not None and not (_is_number(tol) and 0.0 < tol < 1.0):
+    if tol is not None and not (is_real(tol) and 0.0 < tol < 1.0):
         raise EstimationError(f"tol must be a number between 0 and 1, not {tol!r}")
     if engine not in ENGINES:
         known = ", ".join(map(repr, ENGINES))
@@ -63,8 +62,7 @@ def check_probes(n_probes: Any, rng: Any, engine: str) -> None:
     EstimationError
         If an option is invalid; the message says what is allowed.
     """
-    whole = isinstance(n_probes, Integral) and not isinstance(n_probes, bool)
-    if n_probes is not None and not (whole and int(n_probes) >= 2):
+    if n_probes is not None and not (is_whole(n_probes) and n_probes >= 2):
         raise EstimationError(f"n_probes must be a whole number of at least 2, not {n_probes!r}")
     if engine in ("strata", "blocked") and (n_probes is not None or rng is not None):
         raise EstimationError(
@@ -183,16 +181,12 @@ def _by_place(
                 term=name,
             )
         value = given[name]
-        if not _is_number(value) or not np.isfinite(value) or value < 0.0:
+        if not is_real(value) or not np.isfinite(value) or value < 0.0:
             raise EstimationError(
                 f"{option}={{{name!r}: {value!r}}}: a component must be a number of at least 0"
             )
         places[names.index(name)] = float(value)
     return places
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 _SLOPES = "random slopes are part of the formula: y ~ x + (1 + x|g)"

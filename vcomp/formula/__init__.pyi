@@ -1,6 +1,6 @@
 from .brennan import REPLICATE as REPLICATE
 from .brennan import RESIDUAL as RESIDUAL
-from .brennan import Design as Design
+from .brennan import BrennanDesign as BrennanDesign
 from .brennan import TokenReader as TokenReader
 from .brennan import closure as closure
 from .brennan import parse_design as parse_design

@@ -57,7 +57,7 @@ class DesignFactor:
 
 
 @dataclass(frozen=True, slots=True)
-class Design:
+class BrennanDesign:
     """A design: facets with their nesting.
 
     Attributes
@@ -90,12 +90,12 @@ class Design:
         nested_in: Mapping[str, Iterable[str]],
         *,
         all_columns: bool = False,
-    ) -> Design:
+    ) -> BrennanDesign:
         """Return the design of these facets; `nested_in` need not be transitive.
 
         Examples
         --------
-        >>> chain = Design.of(["d", "i", "h"], {"d": {"i"}, "i": {"h"}})
+        >>> chain = BrennanDesign.of(["d", "i", "h"], {"d": {"i"}, "i": {"h"}})
         >>> sorted(chain.nested_in["d"])
         ['h', 'i']
         """
@@ -262,7 +262,7 @@ def _written(
     cross: str = " x ",
     nest: str = ":",
 ) -> str:
-    """Return factors that are crossed with each other as text, see :meth:`Design.text`."""
+    """Return factors that are crossed with each other as text, see :meth:`BrennanDesign.text`."""
 
     def one(factor: DesignFactor) -> str:
         if factor.facet is not None:
@@ -280,7 +280,7 @@ def _written(
     return product(factors)
 
 
-def parse_design(text: str, known: Iterable[str] | None = None) -> Design:
+def parse_design(text: str, known: Iterable[str] | None = None) -> BrennanDesign:
     """Return the design that a text in Brennan's notation describes.
 
     Facets are letters or words; ``x``, ``×`` or ``*`` cross them, ``:`` nests the facets on its
@@ -321,7 +321,7 @@ def parse_design(text: str, known: Iterable[str] | None = None) -> Design:
     facets = reader.product(outer=False)
     if reader.peek() is not None:
         reader.fail("expected 'x' or ':' between facets")
-    design = Design.of(dict.fromkeys(facets), reader.nested_in)
+    design = BrennanDesign.of(dict.fromkeys(facets), reader.nested_in)
     within_itself = [f for f in design.facets if f in reader.above(f)]
     if within_itself:
         reader.at = len(reader.tokens)

@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.formula.brennan import REPLICATE, Design, parse_design
+from vcomp.exceptions import PlanError, did_you_mean, is_whole
+from vcomp.formula.brennan import REPLICATE, BrennanDesign, parse_design
 from vcomp.formula.dialects import quoted
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ class Effect:
     innermost: frozenset[str]
 
 
-def design_effects(design: Design) -> tuple[Effect, ...]:
+def design_effects(design: BrennanDesign) -> tuple[Effect, ...]:
     """Return all main effects and interactions of a design, coarser ones first.
 
     There is one effect for each closed set of facets: a set that contains, with each facet, all
@@ -62,10 +61,10 @@ def design_effects(design: Design) -> tuple[Effect, ...]:
     >>> [effect.term for effect in design_effects(parse_design("p x (i:h)"))]
     ['p', 'h', 'h:i', 'p:h', 'p:h:i']
     """
-    if len(design.facets) > Design.MOST_FACETS:
+    if len(design.facets) > BrennanDesign.MOST_FACETS:
         raise PlanError(
             f"the design '{design}' has {len(design.facets)} facets; effects are listed for up to "
-            f"{Design.MOST_FACETS}"
+            f"{BrennanDesign.MOST_FACETS}"
         )
     order = design.outer_first
     effects = [_effect(design, order, facets) for facets in _closed_sets(design)]
@@ -83,7 +82,7 @@ def design_effects(design: Design) -> tuple[Effect, ...]:
     )
 
 
-def expected_mean_squares(design: Design, sizes: Mapping[str, Any]) -> pd.DataFrame:
+def expected_mean_squares(design: BrennanDesign, sizes: Mapping[str, Any]) -> pd.DataFrame:
     """Return degrees of freedom and expected mean squares of a balanced design.
 
     The degrees of freedom of an effect are the product of n − 1 over its innermost facets and of n
@@ -128,7 +127,7 @@ def expected_mean_squares(design: Design, sizes: Mapping[str, Any]) -> pd.DataFr
     whole = design
     if REPLICATE in n and REPLICATE not in design.facets:
         above = {**design.nested_in, REPLICATE: frozenset(design.facets)}
-        whole = Design.of((*design.facets, REPLICATE), above)
+        whole = BrennanDesign.of((*design.facets, REPLICATE), above)
     effects = design_effects(whole)
     rows: dict[str, dict[str, Any]] = {}
     for effect in effects:
@@ -144,14 +143,14 @@ def expected_mean_squares(design: Design, sizes: Mapping[str, Any]) -> pd.DataFr
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
-def _closed_sets(design: Design) -> Iterator[frozenset[str]]:
+def _closed_sets(design: BrennanDesign) -> Iterator[frozenset[str]]:
     for size in range(1, len(design.facets) + 1):
         for facets in map(frozenset, combinations(design.facets, size)):
             if design.closure(facets) == facets:
                 yield facets
 
 
-def _effect(design: Design, order: tuple[str, ...], facets: frozenset[str]) -> Effect:
+def _effect(design: BrennanDesign, order: tuple[str, ...], facets: frozenset[str]) -> Effect:
     # Replicates are nested in all other facets, which their name leaves out.
     alone = REPLICATE in facets and REPLICATE not in design.written
     name = REPLICATE if alone else _brennan(design, facets)
@@ -159,7 +158,7 @@ def _effect(design: Design, order: tuple[str, ...], facets: frozenset[str]) -> E
     return Effect(name, ":".join(f for f in order if f in facets), facets, innermost)
 
 
-def _brennan(design: Design, facets: frozenset[str]) -> str:
+def _brennan(design: BrennanDesign, facets: frozenset[str]) -> str:
     """Return the name in Brennan's notation: innermost facets, a colon, the others likewise."""
     innermost = design.innermost(facets)
     first = [f for f in design.facets if f in innermost]
@@ -173,7 +172,7 @@ def _brennan(design: Design, facets: frozenset[str]) -> str:
     return f"{name}:{_brennan(design, rest)}" if rest else name
 
 
-def _checked(design: Design, sizes: Mapping[str, Any]) -> dict[str, int]:
+def _checked(design: BrennanDesign, sizes: Mapping[str, Any]) -> dict[str, int]:
     known = (*design.facets, REPLICATE)
     for facet, size in sizes.items():
         if facet not in known:
@@ -182,7 +181,7 @@ def _checked(design: Design, sizes: Mapping[str, Any]) -> dict[str, int]:
                 f"unknown facet {facet!r}{hint}; the design has {', '.join(design.facets)}",
                 column=facet,
             )
-        if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
+        if not is_whole(size) or size < 1:
             raise PlanError(
                 f"the size of {facet!r} must be a whole number of at least 1, not {size!r}"
             )
@@ -193,7 +192,7 @@ def _checked(design: Design, sizes: Mapping[str, Any]) -> dict[str, int]:
 
 
 def design_formula(
-    design: str | Design, response: str = "score", *, replicated: bool = False
+    design: str | BrennanDesign, response: str = "score", *, replicated: bool = False
 ) -> str:
     """Return the formula of a G-study: a random term for every effect of its design.
 

@@ -13,6 +13,7 @@ from .published import PublishedComponents as PublishedComponents
 from .published import from_components as from_components
 from .published import from_mean_squares as from_mean_squares
 from .requirement import Requirement as Requirement
+from .requirement import check_requirement as check_requirement
 from .requirement import requirement_ratio as requirement_ratio
 from .study import DStudy as DStudy
 from .study import dstudy as dstudy

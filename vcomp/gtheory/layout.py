@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
+from vcomp.design import number_combinations
 from vcomp.exceptions import DataError, PlanError
-from vcomp.formula import REPLICATE, Design
+from vcomp.formula import REPLICATE, BrennanDesign
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +95,7 @@ class Layout:
         return int(np.bincount(levels[:, 0]).max())
 
 
-def read_layouts(given: Any, design: Design, objects: frozenset[str]) -> dict[str, Layout]:
+def read_layouts(given: Any, design: BrennanDesign, objects: frozenset[str]) -> dict[str, Layout]:
     """Return the given layouts by name.
 
     Parameters
@@ -146,7 +147,7 @@ def layout_divisors(layout: Layout, effects: Sequence[frozenset[str]]) -> FloatA
     return np.array([layout.inverse_n(effect) for effect in effects])
 
 
-def layout_sizes(layout: Layout, facets: Sequence[str], design: Design) -> list[float]:
+def layout_sizes(layout: Layout, facets: Sequence[str], design: BrennanDesign) -> list[float]:
     """Return the effective number of levels of each facet within those that it is nested in.
 
     Parameters
@@ -163,7 +164,7 @@ def layout_sizes(layout: Layout, facets: Sequence[str], design: Design) -> list[
     return [float(round(n)) if abs(n - round(n)) < 1e-9 * n else n for n in sizes]
 
 
-def _read(name: str, table: Any, design: Design, objects: frozenset[str]) -> Layout:
+def _read(name: str, table: Any, design: BrennanDesign, objects: frozenset[str]) -> Layout:
     # Deferred for start-up time: it imports pandas.
     from vcomp.data import open_source
 
@@ -208,5 +209,5 @@ def joined(left: LongArray, right: LongArray) -> LongArray:
     >>> joined(np.array([0, 0, 2]), np.array([1, 0, 1]))
     array([1, 0, 2])
     """
-    keys = left * (int(right.max(initial=-1)) + 1) + right
-    return np.unique(keys, return_inverse=True)[1].astype(np.int64)
+    sizes = (int(codes.max(initial=-1)) + 1 for codes in (left, right))
+    return number_combinations(left, next(sizes), right, next(sizes))[1].astype(np.int64)

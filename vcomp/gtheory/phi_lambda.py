@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.codec import stored
-from vcomp.exceptions import PlanError
+from vcomp.exceptions import PlanError, is_real
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import constant_effects
 from vcomp.inference import Quantities, Smooth, VarianceComponents
@@ -227,7 +226,7 @@ def read_cuts(cut: Any) -> list[float]:
     several = isinstance(cut, Iterable) and not isinstance(cut, str) and np.ndim(cut) > 0  # type: ignore[arg-type]
     cuts = list(cut) if several else [cut]
     for one in cuts:
-        if not isinstance(one, Real) or isinstance(one, bool) or not np.isfinite(float(one)):
+        if not is_real(one) or not np.isfinite(float(one)):
             raise PlanError(f"Φ(λ) needs the cut score λ as a finite number, cut=…; not {one!r}")
     if not cuts:
         raise PlanError("there is no cut score λ: cut= is empty")

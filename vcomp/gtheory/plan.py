@@ -16,7 +16,7 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 from vcomp.display import listed
 from vcomp.exceptions import PlanError
-from vcomp.formula import REPLICATE, Design, closure, parse_design
+from vcomp.formula import REPLICATE, BrennanDesign, closure, parse_design
 from vcomp.gtheory.layout import Layout, layout_divisors, layout_sizes, read_layouts
 from vcomp.gtheory.universe import (
     Counts,
@@ -155,7 +155,7 @@ class DStudyPlan:
     """
 
     object: str
-    design: Design
+    design: BrennanDesign
     facets: tuple[str, ...]
     sizes: FloatArray
     objects: frozenset[str]
@@ -200,7 +200,7 @@ class DStudyPlan:
         )
 
 
-def gstudy_design(components: VarianceComponents) -> Design:
+def gstudy_design(components: VarianceComponents) -> BrennanDesign:
     """Return the design of the G-study that `components` come from.
 
     Examples
@@ -214,7 +214,7 @@ def gstudy_design(components: VarianceComponents) -> Design:
     above = {f: frozenset(components.nested_in.get(f, ())) for f in names}
     if REPLICATE in above:
         above[REPLICATE] = frozenset(names) - {REPLICATE}
-    return Design.of(names, above)
+    return BrennanDesign.of(names, above)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +327,7 @@ def make_plans(
     )
 
 
-def _guess_object(design: Design, given: Mapping[str, Any], *, from_text: bool) -> str:
+def _guess_object(design: BrennanDesign, given: Mapping[str, Any], *, from_text: bool) -> str:
     named = _named(design)
     without = [f for f in named if f not in given]
     if without and (from_text or len(without) == 1 or without[0] == named[0]):
@@ -347,7 +347,7 @@ def _guess_object(design: Design, given: Mapping[str, Any], *, from_text: bool) 
 
 def _planned_sizes(
     components: VarianceComponents,
-    design: Design,
+    design: BrennanDesign,
     objects: frozenset[str],
     facets: tuple[str, ...],
     given: Mapping[str, tuple[float | Counts, ...]],
@@ -389,7 +389,7 @@ def _most_levels(
     facets: tuple[str, ...],
     sizes: FloatArray,
     given: Mapping[str, tuple[float | Counts, ...]],
-    design: Design,
+    design: BrennanDesign,
     *,
     same: bool,
 ) -> dict[str, float]:
@@ -424,7 +424,7 @@ def _fill_counts(
             sizes[which == k, facets.index(outer)] = n_outer
 
 
-def _outer_facet(facet: str, design: Design) -> str:
+def _outer_facet(facet: str, design: BrennanDesign) -> str:
     """Return the one facet in which a counted facet is directly nested."""
     above = design.nested_in[facet]
     direct = above - frozenset().union(*(design.nested_in[f] for f in above))
@@ -446,7 +446,7 @@ def _gstudy_size(facet: str, components: VarianceComponents) -> float:
 
 def _of_layouts(
     components: VarianceComponents,
-    design: Design,
+    design: BrennanDesign,
     objects: frozenset[str],
     name: str,
     facets: tuple[str, ...],
@@ -483,7 +483,7 @@ def _of_layouts(
 # Reading ----------------------------------------------------------------------------------------
 
 
-def _read(text: str, own: Design) -> Design:
+def _read(text: str, own: BrennanDesign) -> BrennanDesign:
     design = parse_design(text, known=own.facets)
     if REPLICATE in design.facets:
         raise PlanError(
@@ -502,8 +502,8 @@ def _read(text: str, own: Design) -> Design:
     if REPLICATE not in own.facets:
         return design
     above = {**design.nested_in, REPLICATE: frozenset(design.facets)}
-    return Design.of((*design.facets, REPLICATE), above)
+    return BrennanDesign.of((*design.facets, REPLICATE), above)
 
 
-def _named(design: Design) -> list[str]:
+def _named(design: BrennanDesign) -> list[str]:
     return [f for f in design.facets if f != REPLICATE]

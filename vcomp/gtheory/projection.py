@@ -14,7 +14,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import PlanError
-from vcomp.formula import REPLICATE, Design
+from vcomp.formula import REPLICATE, BrennanDesign
 from vcomp.gtheory.plan import DStudyPlan, gstudy_design
 from vcomp.inference import Form, Quantities, TwoWayMeanSquares, VarianceComponents
 from vcomp.inference.intervals import F_INTERVALS, IntervalSource, Limits
@@ -291,7 +291,7 @@ def _refuse_no_error(
     )
 
 
-def _refuse_confounded(components: VarianceComponents, design: Design) -> None:
+def _refuse_confounded(components: VarianceComponents, design: BrennanDesign) -> None:
     """Refuse a design that separates effects confounded in one component of the G-study.
 
     A component of facets t stands for all crossed effects whose closure in the G-study is t. The
@@ -314,7 +314,7 @@ def _refuse_confounded(components: VarianceComponents, design: Design) -> None:
         )
 
 
-def _effect(facets: frozenset[str], design: Design) -> str:
+def _effect(facets: frozenset[str], design: BrennanDesign) -> str:
     return ":".join(f for f in design.facets if f in facets and f != REPLICATE)
 
 

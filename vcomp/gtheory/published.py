@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -14,7 +13,7 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.codec import Format
 from vcomp.data import InJson
-from vcomp.exceptions import EstimationError, PlanError, did_you_mean
+from vcomp.exceptions import EstimationError, PlanError, did_you_mean, is_real
 from vcomp.formula import REPLICATE
 from vcomp.gtheory.phi_lambda import NO_MEAN, MeanOfScores
 from vcomp.gtheory.plan import gstudy_design
@@ -541,7 +540,7 @@ def _mean(mean: float | None, components: VarianceComponents) -> MeanOfScores:
     """Return the mean of the scores with the error variance of a balanced G-study."""
     if mean is None:
         return NO_MEAN
-    if not isinstance(mean, Real) or isinstance(mean, bool) or not math.isfinite(mean):
+    if not is_real(mean) or not math.isfinite(mean):
         raise PlanError(f"the mean of the scores is a finite number, not {mean!r}")
     unknown = [f for f in components.facet_names if f not in components.sizes]
     if unknown:

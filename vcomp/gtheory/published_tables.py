@@ -7,14 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError
+from vcomp.exceptions import PlanError, is_real
 from vcomp.formula import REPLICATE, RESIDUAL
 from vcomp.inference import TwoWayMeanSquares
 from vcomp.numerics import covariance_of_solution, solve
@@ -454,7 +453,7 @@ def finite_value(name: str, value: Any, what: str) -> float:
     PlanError
         If it is not a finite number.
     """
-    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
+    if not is_real(value) or not math.isfinite(value):
         raise PlanError(f"{what} {name!r} must be a finite number, not {value!r}")
     return float(value)
 

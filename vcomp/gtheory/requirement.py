@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +15,8 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.display import SYMBOLS
-from vcomp.exceptions import PlanError
-from vcomp.formula import REPLICATE, Design
+from vcomp.exceptions import PlanError, is_real
+from vcomp.formula import REPLICATE, BrennanDesign
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import (
     CoefficientName,
@@ -198,7 +197,7 @@ def required_size(
     )
 
 
-def outer_facets(facet: str, design: Design) -> str:
+def outer_facets(facet: str, design: BrennanDesign) -> str:
     """Return the facets in which a facet is nested, in words; empty if it is not nested.
 
     Parameters
@@ -338,7 +337,7 @@ def _why(universe: float, held_error: float, facet: str, object_: str) -> str:
 def _check(goal: float, coefficient: str) -> None:
     if coefficient not in list(SYMBOLS):
         raise PlanError(f"coefficient is 'Erho2' or 'Phi', not {coefficient!r}")
-    if not isinstance(goal, Real) or not 0 < goal < 1:
+    if not is_real(goal) or not 0 < goal < 1:
         raise PlanError(f"the goal of a coefficient must be between 0 and 1, not {goal!r}")
 
 

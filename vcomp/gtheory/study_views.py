@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from vcomp import display, plots
 from vcomp._typing import FloatArray
 from vcomp.display import SYMBOLS
-from vcomp.exceptions import PlanError, did_you_mean
+from vcomp.exceptions import PlanError, did_you_mean, is_whole
 from vcomp.formula import REPLICATE
 from vcomp.gtheory.phi_lambda import (
     NO_MEAN,
@@ -157,7 +156,7 @@ def effects_table(study: StudyRecord, row: int) -> pd.DataFrame:
     import pandas as pd
 
     components, plan = study.components, study.plan
-    if type(row) is bool or not isinstance(row, Integral) or not 0 <= row < len(plan):
+    if not is_whole(row) or not 0 <= row < len(plan):
         raise PlanError(f"there is no plan {row!r}: they are 0 to {len(plan) - 1}")
     roles, w = composition(components, plan), weights(components, plan)
     values = used_components(components, study.negative).values

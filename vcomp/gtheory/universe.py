@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -16,8 +16,8 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.display import listed
-from vcomp.exceptions import PlanError, check_one_of, did_you_mean
-from vcomp.formula import REPLICATE, Design
+from vcomp.exceptions import PlanError, check_one_of, did_you_mean, is_real
+from vcomp.formula import REPLICATE, BrennanDesign
 
 Rule = Literal["exact", "harmonic", "arithmetic"]
 _RULES = ("exact", "harmonic", "arithmetic")
@@ -130,7 +130,7 @@ def all_sizes(
         value = options[name]
         several = isinstance(value, list | tuple | range) and not isinstance(value, str)
         first = next(iter(value), None) if several else value
-        if isinstance(first, Real) and not isinstance(first, bool) and float(first) >= 1.0:
+        if is_real(first) and float(first) >= 1.0:
             raise PlanError(
                 f"{name}= is an option here: the size of the facet {name!r} is given as "
                 f"sizes={{{name!r}: {value!r}}}",
@@ -188,7 +188,7 @@ def positive_size(facet: str, value: Any) -> float:
     50
     """
     # Python's bool is a number, numpy's is not
-    if isinstance(value, Real) and not isinstance(value, bool):
+    if is_real(value):
         try:
             size = float(value)
         except OverflowError:
@@ -250,7 +250,7 @@ class Universe:
 
 
 def read_object(
-    given: str | Sequence[str], design: Design, sizes: Iterable[str]
+    given: str | Sequence[str], design: BrennanDesign, sizes: Iterable[str]
 ) -> tuple[frozenset[str], str]:
     """Return the facets of the object, with the facets above them, and its name.
 
@@ -295,7 +295,7 @@ def read_universe(
     fixed: str | Sequence[str],
     universe: Mapping[str, float] | None,
     within: str | Sequence[str],
-    design: Design,
+    design: BrennanDesign,
     objects: frozenset[str],
 ) -> Universe:
     """Return the universe of generalization.
@@ -408,7 +408,7 @@ def listed_facets(what: str, given: str | Sequence[str]) -> list[str]:
 
 
 def _check_measured(
-    what: str, facets: Sequence[str], design: Design, objects: frozenset[str]
+    what: str, facets: Sequence[str], design: BrennanDesign, objects: frozenset[str]
 ) -> None:
     for facet in facets:
         if facet in objects:
@@ -421,7 +421,7 @@ def _check_measured(
 
 
 def _check_outer(
-    what: str, facets: Sequence[str], design: Design, bounded: frozenset[str]
+    what: str, facets: Sequence[str], design: BrennanDesign, bounded: frozenset[str]
 ) -> None:
     """Refuse a fixed or finite facet nested in a random one, which has infinitely many levels."""
     for facet in facets:
@@ -438,7 +438,7 @@ def _check_outer(
         )
 
 
-def _check_within(inside: Sequence[str], design: Design, objects: frozenset[str]) -> None:
+def _check_within(inside: Sequence[str], design: BrennanDesign, objects: frozenset[str]) -> None:
     check_facets(inside, design.facets)
     name = ":".join(f for f in design.facets if f in objects)
     for facet in inside:

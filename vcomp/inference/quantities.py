@@ -22,6 +22,9 @@ from vcomp.codec import stored
 from vcomp.exceptions import PlanError
 from vcomp.formula import REPLICATE, EffectMatrix
 
+_ROUNDING = 64.0 * float(np.finfo(float).eps)
+"""Rounding error of an effect relative to the largest score."""
+
 
 @dataclass(frozen=True, slots=True)
 class TwoWayMeanSquares:
@@ -40,6 +43,35 @@ class TwoWayMeanSquares:
     ms_columns: float
     ms_residual: float
     n_replicates: int = 1
+
+    @classmethod
+    def of(cls, X: FloatArray, rows: str, columns: str) -> TwoWayMeanSquares:
+        """Return the mean squares of a matrix; those within rounding error of zero are zero.
+
+        Parameters
+        ----------
+        X : (n, k) scores, none of them missing; at least two rows and columns
+        rows, columns : names of the facets
+
+        Examples
+        --------
+        >>> scores = np.array([[0.0, 2.0], [1.0, 3.0], [2.0, 7.0]])
+        >>> table = TwoWayMeanSquares.of(scores, "topic", "system")
+        >>> table.ms_rows, table.ms_columns, table.ms_residual
+        (6.5, 13.5, 1.5)
+        """
+        n, k = X.shape
+        # Effects are subtracted before anything is squared.
+        D = X - X.mean()
+        of_rows, of_columns = D.mean(axis=1), D.mean(axis=0)
+        squares = (
+            k * float(of_rows @ of_rows) / (n - 1),
+            n * float(of_columns @ of_columns) / (k - 1),
+            float(np.square(D - of_rows[:, None] - of_columns).sum()) / ((n - 1) * (k - 1)),
+        )
+        nothing = X.size * (_ROUNDING * float(np.abs(X).max())) ** 2
+        ms_rows, ms_columns, ms_residual = (ms if ms > nothing else 0.0 for ms in squares)
+        return cls(rows, columns, n, k, ms_rows, ms_columns, ms_residual)
 
     def oriented(self, object_: str) -> TwoWayMeanSquares:
         """Return the same table with the object of measurement as its rows."""

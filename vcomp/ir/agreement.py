@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.exceptions import PlanError, warn
+from vcomp.exceptions import PlanError, is_real, warn
 from vcomp.ir.kernels.rank_agreement import falling_order, swaps, swaps_by_arrays
 from vcomp.ir.scores import (
     ScoreMatrix,
@@ -294,8 +294,7 @@ def check_sizes(n_topics: float | Iterable[float]) -> FloatArray:
     if not values:
         raise PlanError("no number of topics is given")
     for n in values:
-        is_number = isinstance(n, int | float | np.integer | np.floating)
-        if not is_number or isinstance(n, bool) or not 0 < n < np.inf:
+        if not is_real(n) or not 0 < n < np.inf:
             raise PlanError(f"the number of topics must be positive, not {n!r}")
     return np.array(values, dtype=float)
 

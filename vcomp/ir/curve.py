@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
@@ -18,7 +17,14 @@ from numpy.typing import ArrayLike
 
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
-from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha, check_one_of
+from vcomp.exceptions import (
+    DataError,
+    EstimationError,
+    PlanError,
+    check_alpha,
+    check_one_of,
+    is_real,
+)
 from vcomp.ir.agreement import check_sizes
 from vcomp.ir.kernels.binomial import fit_binomial_line
 from vcomp.numerics.kernels import at_once
@@ -209,7 +215,7 @@ class AccuracyCurve:
         >>> fit_curve([5, 10, 20, 40], [0.5, 0.64, 0.76, 0.83], "logit").required(0.9)
         97.0
         """
-        is_number = isinstance(goal, Real) and not isinstance(goal, bool)
+        is_number = is_real(goal)
         e = float(to_error(np.array(float(goal)), self.scale)) if is_number else np.nan
         if not 0.0 < e < 1.0:
             low = "-1" if self.scale == "correlation" else "0"

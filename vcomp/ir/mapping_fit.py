@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -25,6 +24,8 @@ from vcomp.exceptions import (
     check_alpha,
     did_you_mean,
     guarded,
+    is_real,
+    is_whole,
 )
 from vcomp.ir.agreement import Measure
 from vcomp.ir.mapping import MappingStudy
@@ -271,8 +272,7 @@ def _smallest(given: Mapping[str, float] | None) -> dict[Coefficient, float]:
             raise PlanError(
                 f"smallest is for 'Erho2' and 'Phi', not {name!r}{did_you_mean(name, limits)}"
             )
-        is_number = isinstance(value, Real) and not isinstance(value, bool)
-        if not is_number or not 0.0 <= value < 1.0:
+        if not is_real(value) or not 0.0 <= value < 1.0:
             raise PlanError(f"the smallest {name} is at least 0 and less than 1, not {value!r}")
         limits["Erho2" if name == "Erho2" else "Phi"] = float(value)
     return limits
@@ -312,7 +312,7 @@ def _jobs(
     if sizes is not None:
         sizes = [sizes] if not isinstance(sizes, Iterable) else list(sizes)
         for n in sizes:
-            if not isinstance(n, Integral) or isinstance(n, bool) or n < FEWEST:
+            if not is_whole(n) or n < FEWEST:
                 raise EstimationError(
                     f"sizes of halves must be whole numbers of at least {FEWEST}, not {n!r}"
                 )

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray
 from vcomp.data import ORIENTATIONS
-from vcomp.exceptions import DataError, did_you_mean, guarded
+from vcomp.exceptions import DataError, did_you_mean, guarded, is_real
 from vcomp.markup import encodable
 
 if TYPE_CHECKING:
@@ -127,8 +126,7 @@ class ScoreMatrix:
         >>> as_score_matrix([[1, 2, 3, 4], [1, 3, 5, 7]]).drop_worst(0.25).systems
         ('1', '2', '3')
         """
-        is_number = isinstance(fraction, Real) and not isinstance(fraction, bool)
-        if not is_number or not 0 <= fraction < 1:
+        if not is_real(fraction) or not 0 <= fraction < 1:
             raise DataError(f"drop_worst must be at least 0 and less than 1, not {fraction!r}")
         if fraction == 0:
             return self

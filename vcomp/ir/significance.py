@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.exceptions import DataError, PlanError, check_alpha, guarded
+from vcomp.exceptions import DataError, PlanError, check_alpha, guarded, is_real, is_whole
 from vcomp.ir.agreement import rounding
 from vcomp.ir.kernels.bins_of_pairs import binned_differences, tail_table
 from vcomp.ir.rank import centred_covariances, difference_variances
@@ -112,7 +112,7 @@ def check_bin(lower: float, upper: float) -> None:
         If `lower` is negative, or `upper` is not more.
     """
     for bound in (lower, upper):
-        if isinstance(bound, bool) or not isinstance(bound, int | float | np.number):
+        if not is_real(bound):
             raise PlanError(f"lower and upper must be numbers, not {bound!r}")
     if not 0 <= lower < upper:
         raise PlanError(f"a bin needs 0 <= lower < upper; they are {lower!r} and {upper!r}")
@@ -272,7 +272,7 @@ def _set_size(n_topics: int | None, available: int) -> int:
     if available < 4:
         raise DataError(f"two sets of at least 2 topics each need 4 topics; there are {available}")
     n = available // 2 if n_topics is None else n_topics
-    if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 2:
+    if not is_whole(n) or n < 2:
         raise PlanError(f"each set needs at least 2 topics, a whole number, not {n!r}")
     if 2 * n > available:
         raise PlanError(

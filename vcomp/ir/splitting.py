@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from vcomp.exceptions import (
     check_one_of,
     did_you_mean,
     guarded,
+    is_whole,
     warn,
 )
 from vcomp.ir.agreement import MeanMeasure, Measure, check_sizes, named
@@ -549,7 +549,7 @@ def _sizes(given: int | Iterable[int] | None, n_topics: int, smallest: int) -> l
     if not numbers:
         raise EstimationError("no size of halves is given: sizes is empty")
     for n in numbers:
-        if not isinstance(n, Integral) or isinstance(n, bool) or not smallest <= n <= most:
+        if not is_whole(n) or not smallest <= n <= most:
             raise EstimationError(
                 f"halves of {n_topics} topics have a whole number of topics from {smallest} to "
                 f"{most}, not {n!r}"

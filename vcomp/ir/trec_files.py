@@ -9,14 +9,13 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from glob import glob
-from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias, overload
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import DataError, did_you_mean, guarded
+from vcomp.exceptions import DataError, did_you_mean, guarded, is_real
 from vcomp.ir.scores import ScoreMatrix, check_matrix
 
 PathsLike: TypeAlias = (
@@ -320,7 +319,7 @@ def matrix_of(scores: Mapping[str, Mapping[str, float]], fill: float | None) -> 
     DataError
         If `fill` is not a score, or there are fewer than two topics or systems.
     """
-    is_score = isinstance(fill, Real) and not isinstance(fill, bool) and math.isfinite(fill)
+    is_score = is_real(fill) and math.isfinite(fill)
     if fill is not None and not is_score:
         raise DataError(f"fill must be a score, not {fill!r}")
     topics = {topic: None for of_topic in scores.values() for topic in of_topic}

@@ -13,7 +13,6 @@ from vcomp.formula import RESIDUAL
 from vcomp.gtheory import crossed_components
 from vcomp.inference import LevelVariances, TwoWayMeanSquares, VarianceComponents
 from vcomp.inference.intervals import two_way_level_variances
-from vcomp.ir.agreement import rounding
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix, complete
 from vcomp.statistics.batches import few_values
 
@@ -24,8 +23,7 @@ SYSTEM, TOPIC = "system", "topic"
 def mean_squares(X: FloatArray) -> tuple[float, float, float]:
     """Return the mean squares of systems, topics and their interaction.
 
-    Effects are subtracted before anything is squared. Mean squares within rounding error of zero
-    are zero.
+    Those within rounding error of zero are zero.
 
     Parameters
     ----------
@@ -36,18 +34,8 @@ def mean_squares(X: FloatArray) -> tuple[float, float, float]:
     >>> mean_squares(np.array([[0.0, 2.0], [1.0, 3.0], [2.0, 7.0]]))
     (13.5, 6.5, 1.5)
     """
-    n, k = X.shape
-    system, topic = X.mean(axis=0), X.mean(axis=1)
-    mean = system.mean()
-    residual = X - system - (topic - mean)[:, None]
-    sums = (
-        n * np.square(system - mean).sum() / (k - 1),
-        k * np.square(topic - mean).sum() / (n - 1),
-        np.square(residual).sum() / ((n - 1) * (k - 1)),
-    )
-    nothing = X.size * float(rounding(X.ravel())) ** 2
-    ms_s, ms_t, ms_e = (float(s) if s > nothing else 0.0 for s in sums)
-    return ms_s, ms_t, ms_e
+    table = TwoWayMeanSquares.of(X, TOPIC, SYSTEM)
+    return table.ms_columns, table.ms_rows, table.ms_residual
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +133,8 @@ def _of_complete(
 ) -> tuple[VarianceComponents, Callable[[], LevelVariances]]:
     """Return the components of a complete matrix in closed form, eqs. (2.4) and (2.6)."""
     n, k = X.shape
-    squares = np.array(mean_squares(X))
+    table = TwoWayMeanSquares.of(X, TOPIC, SYSTEM).oriented(SYSTEM)
+    squares = np.array([table.ms_rows, table.ms_columns, table.ms_residual])
     df = np.array([k - 1.0, n - 1.0, (k - 1.0) * (n - 1.0)])
     of_squares = np.array([[1.0 / n, 0.0, -1.0 / n], [0.0, 1.0 / k, -1.0 / k], [0.0, 0.0, 1.0]])
     values = of_squares @ squares
@@ -155,7 +144,7 @@ def _of_complete(
         values=values,
         cov=of_squares * (2.0 * squares**2 / df) @ of_squares.T,
         sizes=sizes,
-        mean_squares=TwoWayMeanSquares(SYSTEM, TOPIC, k, n, *squares.tolist()),
+        mean_squares=table,
         response_values=few_values(X.ravel()),
     )
     return components, lambda: two_way_level_variances(X.T, (SYSTEM, TOPIC), values)

@@ -21,7 +21,7 @@ from vcomp.display import listed
 from vcomp.exceptions import DataError, DesignError, FormulaError, PlanError, did_you_mean, warn
 from vcomp.formula import (
     RESIDUAL,
-    Design,
+    BrennanDesign,
     Effect,
     Formula,
     design_effects,
@@ -93,8 +93,8 @@ class Estimable:
     findings : sentences on confounded effects, and how to separate them
     """
 
-    claim: Design
-    design: Design
+    claim: BrennanDesign
+    design: BrennanDesign
     terms: tuple[tuple[str, ...], ...]
     scores: str | None
     findings: tuple[str, ...]
@@ -142,7 +142,7 @@ class _Groups:
         return self.known[facets]
 
 
-def estimable_terms(design: Design, occurring: Cooccurrence) -> Estimable:
+def estimable_terms(design: BrennanDesign, occurring: Cooccurrence) -> Estimable:
     """Return the effects of a design whose components these data can estimate.
 
     Parameters
@@ -191,7 +191,7 @@ def estimable_terms(design: Design, occurring: Cooccurrence) -> Estimable:
     )
 
 
-def _determined(design: Design, facets: frozenset[str], groups: _Groups) -> frozenset[str]:
+def _determined(design: BrennanDesign, facets: frozenset[str], groups: _Groups) -> frozenset[str]:
     """Return the facets whose levels are determined by the groups of some facets."""
     n = groups.count(facets)
     return facets.union(
@@ -202,7 +202,7 @@ def _determined(design: Design, facets: frozenset[str], groups: _Groups) -> froz
 # Contradictions ----------------------------------------------------------------------------------
 
 
-def _refuse_contradictions(design: Design, groups: _Groups) -> None:
+def _refuse_contradictions(design: BrennanDesign, groups: _Groups) -> None:
     nested = _nested_all_the_same(design, groups)
     if nested:
         above = {f: set(a) for f, a in design.nested_in.items()}
@@ -213,7 +213,7 @@ def _refuse_contradictions(design: Design, groups: _Groups) -> None:
             f"the design '{design}' says that {inner} and {outer} are crossed, but each level of "
             f"{inner} occurs with one level of {outer} only: {inner} is nested in {outer}, and "
             "the effects that crossing would separate are confounded. Write "
-            f"'{Design.of(design.facets, above)}', or collect scores of the same levels of "
+            f"'{BrennanDesign.of(design.facets, above)}', or collect scores of the same levels of "
             f"{inner} with several levels of {outer}"
         )
     for inner in design.facets:
@@ -230,7 +230,7 @@ def _refuse_contradictions(design: Design, groups: _Groups) -> None:
             )
 
 
-def _nested_all_the_same(design: Design, groups: _Groups) -> list[tuple[str, str]]:
+def _nested_all_the_same(design: BrennanDesign, groups: _Groups) -> list[tuple[str, str]]:
     """Return pairs of facets that are crossed in the design but nested in the data."""
     pairs = []
     for inner in design.facets:
@@ -251,7 +251,7 @@ def _nested_all_the_same(design: Design, groups: _Groups) -> list[tuple[str, str
 # Facets that are left out ------------------------------------------------------------------------
 
 
-def _reduced(design: Design, groups: _Groups) -> tuple[Design, list[str]]:
+def _reduced(design: BrennanDesign, groups: _Groups) -> tuple[BrennanDesign, list[str]]:
     """Return the design without redundant facets, and sentences on these."""
     findings: list[str] = []
     left = design
@@ -273,13 +273,13 @@ def _reduced(design: Design, groups: _Groups) -> tuple[Design, list[str]]:
         left = _without(left, second, left.closure({first}))
 
 
-def _is_alone(design: Design, facet: str, groups: _Groups) -> bool:
+def _is_alone(design: BrennanDesign, facet: str, groups: _Groups) -> bool:
     """Return whether a facet has one level, or one in each group of its outer facets."""
     above = design.nested_in[facet]
     return groups.count(above | {facet}) == groups.count(above)
 
 
-def _on_alone(design: Design, facet: str) -> str:
+def _on_alone(design: BrennanDesign, facet: str) -> str:
     above = design.nested_in[facet]
     if not above:
         return (
@@ -296,7 +296,7 @@ def _on_alone(design: Design, facet: str) -> str:
     )
 
 
-def _one_to_one(design: Design, groups: _Groups) -> tuple[str, str] | None:
+def _one_to_one(design: BrennanDesign, groups: _Groups) -> tuple[str, str] | None:
     """Return two crossed facets whose levels determine each other, the outer one first."""
     by_depth = sorted(design.facets, key=lambda f: len(design.nested_in[f]))
     for place, first in enumerate(by_depth):
@@ -309,21 +309,21 @@ def _one_to_one(design: Design, groups: _Groups) -> tuple[str, str] | None:
     return None
 
 
-def _without(design: Design, facet: str, instead: frozenset[str]) -> Design:
+def _without(design: BrennanDesign, facet: str, instead: frozenset[str]) -> BrennanDesign:
     """Return the design without a facet; facets nested in it are nested in others instead."""
     above = {
         f: (a - {facet}) | (instead if facet in a else frozenset())
         for f, a in design.nested_in.items()
         if f != facet
     }
-    return Design.of((f for f in design.facets if f != facet), above)
+    return BrennanDesign.of((f for f in design.facets if f != facet), above)
 
 
 # Effects that are left out -----------------------------------------------------------------------
 
 
 def _on_held(
-    design: Design, held: tuple[Effect, ...], groups: _Groups, *, in_residual: bool
+    design: BrennanDesign, held: tuple[Effect, ...], groups: _Groups, *, in_residual: bool
 ) -> list[str]:
     """Return which effects are confounded with a smaller one, and how to separate them."""
     smallest, whole = held[0], frozenset(design.facets)
@@ -356,7 +356,7 @@ class Claim:
     source : the data; None for variables of the calling scope
     """
 
-    design: Design
+    design: BrennanDesign
     columns: Mapping[str, str]
     response: str
     widest: Formula
@@ -404,13 +404,13 @@ def read_claim(
     return Claim(read, columns, left, widest, source)
 
 
-def _in_order(design: Design) -> tuple[str, ...]:
+def _in_order(design: BrennanDesign) -> tuple[str, ...]:
     """Return the facets in the order in which the formula of all effects names them."""
     effects = [[f for f in design.outer_first if f in e.facets] for e in design_effects(design)]
     return tuple(dict.fromkeys(f for facets in effects for f in facets))
 
 
-def _columns(design: Design, facets: Mapping[str, str] | None) -> dict[str, str]:
+def _columns(design: BrennanDesign, facets: Mapping[str, str] | None) -> dict[str, str]:
     """Return the column of every facet of the design."""
     if facets is not None and not isinstance(facets, Mapping):
         raise PlanError(

@@ -21,7 +21,7 @@ from vcomp.data import (
     select_predictors,
     write_parquet,
 )
-from vcomp.design import Design
+from vcomp.design import Design, number_combinations
 from vcomp.estimators.likelihood import Solution, prediction_variances
 from vcomp.exceptions import DataError, check_alpha, did_you_mean, guarded, warn
 from vcomp.inference.intervals import normal_quantile
@@ -225,14 +225,15 @@ class Located:
     @cached_property
     def combinations(self) -> tuple[LongArray, LongArray]:
         """The first row of each combination of groups and X, and the combination of each row."""
-        number = np.zeros(len(self.labels), dtype=np.int64)
+        number, size = np.zeros(len(self.labels), dtype=np.int32), 1
         columns = dense_columns(self.X).T if len(self.labels) else ()
         for column in (*self.groups, *columns):
             values, codes = np.unique(column, return_inverse=True)
             if values.size > 1:
-                number = np.unique(number * values.size + codes, return_inverse=True)[1]
+                keys, number = number_combinations(number, size, codes, values.size)
+                size = keys.size
         first = np.unique(number, return_index=True)[1]
-        return first, number
+        return first, number.astype(np.int64)
 
 
 def _slope_columns(design: Design, columns: Any, n_rows: int) -> tuple[FloatArray | None, ...]:

@@ -103,20 +103,8 @@ def two_way_mean_squares(
     if n_replicates > 1 and frozenset(structure.facets) not in facets[:-1]:
         return None
     means = table.sums / table.counts
-    means = means - means.mean()
-    n_rows, n_columns = means.shape
-    rows, columns = means.mean(axis=1), means.mean(axis=0)
-    rest = means - rows[:, None] - columns
-    return TwoWayMeanSquares(
-        rows=structure.facets[0],
-        columns=structure.facets[1],
-        n_rows=n_rows,
-        n_columns=n_columns,
-        ms_rows=float(n_columns * (rows @ rows) / (n_rows - 1)),
-        ms_columns=float(n_rows * (columns @ columns) / (n_columns - 1)),
-        ms_residual=float(np.square(rest).sum() / ((n_rows - 1) * (n_columns - 1))),
-        n_replicates=n_replicates,
-    )
+    rows, columns = structure.facets
+    return replace(TwoWayMeanSquares.of(means, rows, columns), n_replicates=n_replicates)
 
 
 _INTERCEPTS = "robust intervals are for models without random slopes"

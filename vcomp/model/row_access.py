@@ -15,7 +15,12 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 from vcomp.design import Design
 from vcomp.estimators import Estimate, Estimator, Negative
-from vcomp.estimators.likelihood import Solution, predicted, prediction_engine
+from vcomp.estimators.likelihood import (
+    SlopesLikelihood,
+    Solution,
+    predicted,
+    prediction_engine,
+)
 from vcomp.exceptions import DataError, EstimationError, VcompError, guarded
 from vcomp.inference import hypotheses, resampling
 from vcomp.model.record import FitRecord
@@ -139,8 +144,11 @@ class RowAccess:
         v = self.components
         if not v.any():
             return self._nothing()
+        stats = self.data.statistics
+        if stats.slopes is not None:
+            return predicted(SlopesLikelihood(stats, reml=True), v)
         engine = getattr(self.estimator, "engine", "auto")  # estimators in closed form have none
-        return predicted(prediction_engine(self.data.statistics, engine), v)
+        return predicted(prediction_engine(stats, engine), v)
 
     @property
     def effects(self) -> EffectSolution:

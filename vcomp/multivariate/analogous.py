@@ -570,8 +570,8 @@ def _squares_of_units(
     found = np.zeros((len(pairs), len(pairs)))
     for s in range(k):
         for r in range(k):
-            joint = of_unit[s].astype(np.int64) * layout.sizes[r] + of_unit[r]
-            number = np.unique(joint, return_inverse=True)[1]
+            sizes = layout.sizes[s], layout.sizes[r]
+            number = number_combinations(of_unit[s], sizes[0], of_unit[r], sizes[1])[1]
             sums = np.array([np.bincount(number, weights=column) for column in w.T])
             together = sums @ sums.T  # both terms are the residual, so z is w
             for p, (a, b) in enumerate(pairs):

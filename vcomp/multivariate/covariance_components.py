@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.codec import stored
 from vcomp.estimators.likelihood import elements
-from vcomp.exceptions import EstimationError, PlanError, did_you_mean
+from vcomp.exceptions import EstimationError, PlanError, did_you_mean, is_real
 from vcomp.gtheory import PublishedComponents
 from vcomp.inference import TwoWayMeanSquares, VarianceComponents
 
@@ -252,8 +251,7 @@ def read_weights(weights: Any, variables: tuple[str, ...]) -> FloatArray:
                 f"numbers for {', '.join(variables)}, not {weights!r}"
             )
     for name, value in zip(variables, values, strict=True):
-        number = isinstance(value, Real) and not isinstance(value, bool)
-        if not number or not np.isfinite(float(value)):
+        if not is_real(value) or not np.isfinite(float(value)):
             raise PlanError(f"the weight of {name!r} must be a finite number, not {value!r}")
     w = np.array(values, dtype=float)
     if not w.any():

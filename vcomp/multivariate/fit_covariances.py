@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from numbers import Integral, Real
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -20,7 +19,7 @@ from vcomp.estimators.likelihood import (
     maximise_in_cone,
     positive_part,
 )
-from vcomp.exceptions import EstimationError, did_you_mean, guarded, warn
+from vcomp.exceptions import EstimationError, did_you_mean, guarded, is_real, is_whole, warn
 from vcomp.formula import caller_environment
 from vcomp.multivariate.analogous import (
     AxisLikelihood,
@@ -241,9 +240,9 @@ def _check_options(method: Any, max_iter: Any, tol: Any) -> str:
             f"method={method!r} is not known{did_you_mean(method, METHODS)}; the methods for "
             f"several variables are {', '.join(map(repr, METHODS))}"
         )
-    if not isinstance(max_iter, Integral) or isinstance(max_iter, bool) or max_iter < 1:
+    if not is_whole(max_iter) or max_iter < 1:
         raise EstimationError(f"max_iter must be a whole number of at least 1, not {max_iter!r}")
-    if not isinstance(tol, Real) or isinstance(tol, bool) or not 0.0 < float(tol) < 1.0:
+    if not is_real(tol) or not 0.0 < float(tol) < 1.0:
         raise EstimationError(f"tol must be a number between 0 and 1, not {tol!r}")
     return name
 

@@ -168,12 +168,13 @@ def _planned(
     slots, term_of_slot = _slots(groups, sizes, level, n_levels, inner)
     level_of = np.zeros(sizes[first], dtype=np.int64)
     level_of[groups[first]] = level
-    key = np.zeros(sizes[first], dtype=np.int64)
+    key, n_keys = np.zeros(sizes[first], dtype=np.int64), 1
     for t in outer:
         if _is_nested(groups[first], sizes[first], groups[t], sizes[t]):
-            own = np.zeros(sizes[first], dtype=np.int64)
+            own = np.zeros(sizes[first], dtype=np.int32)
             own[groups[first]] = groups[t]
-            key = np.unique(key * sizes[t] + own, return_inverse=True)[1].astype(np.int64)
+            keys, numbers = number_combinations(key, n_keys, own, sizes[t])
+            key, n_keys = numbers.astype(np.int64), keys.size
     order = np.lexsort((level_of, key))
     place = np.empty(order.size, dtype=np.int64)
     place[order] = np.arange(order.size)

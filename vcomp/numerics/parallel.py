@@ -7,13 +7,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from numbers import Integral, Real
 from time import monotonic
 from typing import Generic, TypeVar
 
 import numpy as np
 
-from vcomp.exceptions import EstimationError
+from vcomp.exceptions import EstimationError, is_real, is_whole
 from vcomp.numerics.memory import THREADS, limited_blas
 from vcomp.progress import progress_bar
 
@@ -50,7 +49,7 @@ def check_time_limit(time_limit: float | None) -> None:
     EstimationError
         If `time_limit` is neither None nor a positive number.
     """
-    is_number = isinstance(time_limit, Real) and not isinstance(time_limit, bool)
+    is_number = is_real(time_limit)
     if time_limit is not None and not (is_number and float(time_limit) > 0.0):
         raise EstimationError(
             f"time_limit must be a positive number of seconds, not {time_limit!r}"
@@ -265,7 +264,7 @@ def check_count(value: object, name: str) -> int:
     EstimationError
         If it is not a whole number of at least 1.
     """
-    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
+    if not is_whole(value) or int(value) < 1:
         raise EstimationError(f"{name} must be a whole number of at least 1, not {value!r}")
     return int(value)
 
@@ -278,7 +277,7 @@ def check_rng(rng: object) -> None:
     EstimationError
         If `rng` is not None, a seed of at least 0, or a numpy Generator.
     """
-    is_seed = isinstance(rng, Integral) and not isinstance(rng, bool) and int(rng) >= 0
+    is_seed = is_whole(rng) and int(rng) >= 0
     if rng is not None and not is_seed and not isinstance(rng, np.random.Generator):
         raise EstimationError(
             f"rng must be a seed of at least 0 or a numpy Generator, not {rng!r}"

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.exceptions import PlanError, did_you_mean
+from vcomp.exceptions import PlanError, did_you_mean, is_real
 from vcomp.formula import REPLICATE, RESIDUAL
 from vcomp.gtheory import PublishedComponents
 from vcomp.inference import Projected, Quantities, VarianceComponents
@@ -120,7 +119,7 @@ def positive_number(name: str, value: Any, what: str) -> float:
     PlanError
         If it is not a number above 0.
     """
-    if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
+    if is_real(value) and math.isfinite(value):
         number = float(value)
         if number > 0.0:
             return number

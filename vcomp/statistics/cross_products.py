@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, permutations
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -98,6 +98,24 @@ class CrossProducts:
     XX: FloatArray
     Xy: FloatArray
     yy: float
+
+    factor: ClassVar[None] = None
+    """The sums with a factor of many levels among the columns of X: none."""
+
+    @property
+    def products(self) -> Self:
+        """The cross-products of all terms that are eliminated."""
+        return self
+
+    @property
+    def random(self) -> Self:
+        """The cross-products of the random terms alone."""
+        return self
+
+    @property
+    def dense(self) -> Self:
+        """The cross-products with all columns of X dense."""
+        return self
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.design import Chunk, Grid, PartialGrid, Slopes
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, EstimationError
 from vcomp.formula import WIDE
 from vcomp.numerics import MixedColumns, check_memory
 from vcomp.numerics.kernels import ONCE, group_counts, group_sums, pair_counts
@@ -295,6 +295,11 @@ class Statistics:
         known = self.alike.wide
         return None if known is None else known.with_response(self.cells, self.alike._rolled)
 
+    @property
+    def eliminated(self) -> CrossProducts | WideProducts:
+        """The cross-products that elimination uses."""
+        return self.wide or self.cross_products
+
     @cached_property
     def group_sums(self) -> GroupSums:
         """Sums over groups and pairs of groups, for analysis of variance."""
@@ -374,6 +379,11 @@ class WideProducts:
     sparse_at: LongArray
 
     @property
+    def factor(self) -> Self:
+        """The sums with a factor of many levels among the columns of X: these."""
+        return self
+
+    @property
     def n(self) -> int:
         """Number of rows."""
         return self.products.n
@@ -410,8 +420,13 @@ class WideProducts:
         Raises
         ------
         EstimationError
-            If they do not fit into memory.
+            If there are too many columns for matrices of columns by columns.
         """
+        if self.n_fixed > WIDE.formed:
+            raise EstimationError(
+                f"this needs matrices of the {self.n_fixed:,} columns of the fixed part, "
+                "which are not formed for a factor of so many levels; use ddf='satterthwaite'"
+            )
         XX, sums, k = self.XX, self.products, self.n_terms
         tables = (sums.gram(t, k).toarray() for t in range(k))
         ZX = (self.assembled(A.T, B.T).T for A, B in zip(tables, sums.ZX[:k], strict=True))
@@ -461,6 +476,19 @@ class WideProducts:
         whole = np.empty((self.n_fixed, *dense.shape[1:]))
         whole[self.sparse_at], whole[self.dense_at] = sparse, dense
         return whole
+
+    def recombined(self, columns: FloatArray) -> CrossProducts:
+        """Refuse other columns in place of y and X.
+
+        Raises
+        ------
+        EstimationError
+            Always: the columns of the factor are not formed.
+        """
+        raise EstimationError(
+            "fixed effects have no profile if a fixed factor has so many levels "
+            f"({self.n_fixed:,} columns); use a Wald interval"
+        )
 
     def group_squares(self, term: int) -> float:
         """Return Σ_g n_g² over the groups of a random term."""

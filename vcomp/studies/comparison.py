@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from vcomp import display, plots
 from vcomp.display import SYMBOLS
-from vcomp.exceptions import PlanError, did_you_mean
+from vcomp.exceptions import PlanError, did_you_mean, is_whole
 from vcomp.formula import REPLICATE
 from vcomp.gtheory import CoefficientName, DStudy, ObjectiveName
 from vcomp.inference import used_components
@@ -432,9 +431,9 @@ def draw(
 
 def _dots(compared: MeasureComparison, chosen: Sequence[str], plan: int, ax: Any | None) -> Any:
     fewest = min(len(study.plan) for study in compared.studies.values())
-    if not isinstance(plan, Integral) or isinstance(plan, bool) or not 0 <= plan < fewest:
+    if not is_whole(plan) or not 0 <= plan < fewest:
         raise PlanError(f"plan= is the number of a row, from 0 to {fewest - 1}, not {plan!r}")
-    rows = compared.table.groupby("measure").nth(int(plan))
+    rows: Any = compared.table.groupby("measure").nth(plan)
     sizes = [
         tuple(zip(s.plan.facets, s.plan.sizes[plan].tolist(), strict=True))
         for s in compared.studies.values()

@@ -14,7 +14,7 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.formula import REPLICATE
-from vcomp.gtheory import CoefficientName, DStudy, Requirement
+from vcomp.gtheory import CoefficientName, DStudy, Requirement, check_requirement
 from vcomp.inference.intervals import FromComponents
 from vcomp.model import VarianceComponentsResults
 
@@ -74,7 +74,7 @@ def required_facet(study: DStudy, goal: float, facet: str | None) -> str | None:
     named = [f for f in free if f != REPLICATE] or free
     if facet is None and not named:
         return None
-    found = study.required(goal, COEFFICIENTS[0], facet or named[0]).facet
+    found = check_requirement(plan, goal, COEFFICIENTS[0], facet or named[0])
     return found if facet is not None or len(named) == 1 else None
 
 

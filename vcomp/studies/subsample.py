@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from numbers import Integral
 from os import PathLike
 from typing import Any, Literal, get_args
 
@@ -17,7 +16,7 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.data import Missing
 from vcomp.design import Design, LevelGroups, codes_of_facet
 from vcomp.estimators import MethodName
-from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean, guarded
+from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean, guarded, is_whole
 from vcomp.formula import caller_environment
 from vcomp.inference import VarianceComponents
 from vcomp.inference.resampling import (
@@ -553,6 +552,6 @@ def _numbers(facet: str, given: Any) -> tuple[int, ...]:
     if not numbers:
         raise EstimationError(f"no size is given for {facet!r}: its list is empty")
     for n in numbers:
-        if not isinstance(n, Integral) or isinstance(n, bool):
+        if not is_whole(n):
             raise EstimationError(f"sizes of {facet!r} must be whole numbers, not {n!r}")
     return tuple(dict.fromkeys(int(n) for n in numbers))

@@ -332,20 +332,16 @@ def test_what_a_stack_requires_is_what_one_climb_requires():
 
     climb, _ = told_climb(start, changed, n=np.array([12.0, 30.0, 1e5]))
     assert climb.decrement[1] < 1e-3 < climb.decrement[[0, 2]].min()
-    going, fraction = np.array([0, 1, 2]), np.array([1.0, 0.25, 0.5])
+    gain = np.array([1.0, 0.25, 0.5]) * (climb.step * climb.at.score).sum(axis=1)
+    rows = climb.at.loglike, gain, climb.decrement, climb.stack.n
     expected = [
-        Place.required(
-            climb.at.loglike[b],
-            fraction[b] * float(climb.step[b] @ climb.at.score[b]),
-            climb.decrement[b],
-            climb.stack.n[b],
-        )
-        for b in going
+        value + 1e-4 * rise - (1e-12 if decrement < 1e-3 else 1e-14) * max(abs(value), n)
+        for value, rise, decrement, n in zip(*rows, strict=True)
     ]
-    np.testing.assert_array_equal(climb._required(going, fraction), expected)
-    some = np.array([2, 0])
-    found = climb._required(some, fraction[some])
-    np.testing.assert_array_equal(found, np.array(expected)[some])
+    np.testing.assert_array_equal(Place.required(*rows), expected)
+    np.testing.assert_array_equal(
+        [Place.required(*one) for one in zip(*rows, strict=True)], expected
+    )
 
 
 @pytest.mark.parametrize("factor", [0.3, 0.49, 0.51, 1.9, 2.1, 7.0, -1.0, 0.0, np.inf, np.nan])

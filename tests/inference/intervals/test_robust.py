@@ -26,8 +26,8 @@ from vcomp.inference.intervals.influences import (
     exactly_shared,
     level_variances,
 )
-from vcomp.inference.intervals.level_layout import LevelLayout, Room
 from vcomp.inference.intervals.level_passes import _FEW_ROWS, sum_influences
+from vcomp.inference.intervals.margin_sums import DenseLimits, LevelLayout
 from vcomp.inference.intervals.robust import (
     _Relation,
     _variances,
@@ -79,7 +79,7 @@ def levels_of(res, made=None, **options):
     return level_variances(model.design, model.statistics, total, access.components)
 
 
-def shared_in(res, room):
+def shared_in(res, limits):
     """Return the numbers of groups of all sets, and the products of pairs that share them."""
     access = res._row_access
     model, chunk = access.model, access.model.statistics.rows
@@ -87,7 +87,7 @@ def shared_in(res, room):
     def total(of, *known):
         return of(*known, chunk)
 
-    layout = LevelLayout.of(model.design, _sets(model.design), total, room)
+    layout = LevelLayout.of(model.design, _sets(model.design), total, limits)
     point = _InfluencePoint.of(
         layout, prediction_engine(model.statistics), total, access.components
     )
@@ -199,8 +199,8 @@ def test_rows_in_parts_give_the_same(name):
 def test_groups_that_are_looked_up_give_the_same(name, largest):
     """Sorted keys, of pairs of keys where numbers would become too large, in place of tables."""
     res, _ = fitted(name)
-    tables, sizes, whole = shared_in(res, Room())
-    looked_up, again, found = shared_in(res, Room(8, 0, largest))
+    tables, sizes, whole = shared_in(res, DenseLimits())
+    looked_up, again, found = shared_in(res, DenseLimits(8, 0, largest))
     assert all(g.keys is None and g.head is None for g in tables.groups.values())
     assert any(g.keys is not None for g in looked_up.groups.values()) == any(
         g.possible > 8 for g in tables.groups.values()
@@ -340,7 +340,7 @@ def test_influences_are_continuous_at_the_bound(name):
     def total(of, *known):
         return of(*known, chunk)
 
-    layout = LevelLayout.of(model.design, _sets(model.design), total, Room())
+    layout = LevelLayout.of(model.design, _sets(model.design), total, DenseLimits())
     for term in range(access.components.size - 1):
         made = []
         for share in (1.0, 1e-7, 0.0):

@@ -41,8 +41,6 @@ from vcomp.estimators.likelihood.fixed_part import (
 )
 from vcomp.estimators.likelihood.starts import EffectForms
 from vcomp.estimators.likelihood.surface import NodeValues
-from vcomp.exceptions import EstimationError
-from vcomp.formula import WIDE
 from vcomp.numerics import limited_blas
 from vcomp.statistics import CrossProducts, Statistics, WideProducts
 
@@ -109,7 +107,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
 
         The two share working memory, so that only one of them can be used at a time.
         """
-        return self._like(stats.wide or stats.cross_products, self._squares)
+        return self._like(stats.eliminated, self._squares)
 
     def recombined(
         self, columns: FloatArray, like: LikelihoodEngine | None = None
@@ -121,11 +119,6 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         EstimationError
             If a factor of many levels is among the columns, as these are not formed.
         """
-        if isinstance(self.stats, WideProducts):
-            raise EstimationError(
-                "fixed effects have no profile if a fixed factor has so many levels "
-                f"({self.n_fixed:,} columns); use a Wald interval"
-            )
         sums = self.stats.recombined(columns)
         if like is None:
             return BlockedLikelihood(sums, reml=False)
@@ -134,7 +127,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
     @property
     def solves_many(self) -> bool:
         """Whether one factorisation serves many responses: if all columns of X are dense."""
-        return isinstance(self.stats, CrossProducts)
+        return self.stats.factor is None
 
     def node_values(self, sums: Sequence[CrossProducts]) -> Callable[[FloatArray], NodeValues]:
         """Return the values of many responses of the same rows as a function of (k,) ratios."""
@@ -310,18 +303,13 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         EstimationError
             If there are too many columns for matrices of columns by columns.
         """
-        if isinstance(self.stats, WideProducts):
-            if self.n_fixed > WIDE.formed:
-                raise EstimationError(
-                    f"this needs matrices of the {self.n_fixed:,} columns of the fixed part, "
-                    "which are not formed for a factor of so many levels; use ddf='satterthwaite'"
-                )
-            dense = BlockedLikelihood(self.stats.dense, reml=self.reml)
-            return dense.fixed_forms(v, second=second)
+        sums = self.stats.dense
+        if sums is not self.stats:
+            return BlockedLikelihood(sums, reml=self.reml).fixed_forms(v, second=second)
         if not second and (v[:-1] > 0.0).all() and v[-1] < _SMALL_RESIDUAL * v.max():
             from vcomp.estimators.likelihood.block_equations import refined_forms
 
-            return refined_forms(self.stats, v)
+            return refined_forms(sums, v)
         return forms_of_point(self.eliminations.at(v), second=second)
 
     def solution(self, v: FloatArray) -> Solution:
@@ -363,8 +351,9 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
     @cached_property
     def _random_part(self) -> Eliminations | None:
         """The equations without the factor of many levels; None without such a factor."""
-        wide = self.stats if isinstance(self.stats, WideProducts) else None
-        return None if wide is None else self.eliminations.of_random(wide)
+        if self.stats.factor is None:
+            return None
+        return self.eliminations.of_random(self.stats)
 
     def _of_traces(self, point: Point) -> Point:
         """Return the point with the traces of the likelihood."""

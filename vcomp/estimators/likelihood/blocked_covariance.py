@@ -76,16 +76,17 @@ class Eliminations:
         self._advice, self._planner, self._free_bytes = advice, planner, free_bytes
         self._kept_bytes = kept_bytes
         self._random_names = tuple(names or (f"term {t + 1}" for t in range(stats.n_terms)))
-        self._names, self._has_factor = self._random_names, isinstance(stats, WideProducts)
-        if isinstance(stats, WideProducts):
-            self._names, stats = (*self._random_names, "the fixed factor"), stats.products
+        self._names, self._has_factor = self._random_names, stats.factor is not None
+        if self._has_factor:
+            self._names = *self._random_names, "the fixed factor"
         # Value, derivatives and information are requested one after the other at the same point.
         self._last: tuple[bytes, Point] | None = None
         self._start: tuple[bytes, Point] | None = None
         self._equations: dict[tuple[int, ...], Equations] = {}
-        self._tables = Tables(stats)
+        self._tables = Tables(stats.products)
         self._plans: dict[tuple[int, ...], tuple[Any, EliminationOrder]] = {}
-        self._whole_plan: EliminationOrder = self._planned(self._ordered(range(stats.n_terms)))[1]
+        every = self._ordered(range(stats.products.n_terms))
+        self._whole_plan: EliminationOrder = self._planned(every)[1]
         self._norms_fit = self._whole_plan.bytes_for_norms <= _SHARE * free_bytes()
 
     def at(self, v: FloatArray) -> Point:
@@ -119,7 +120,7 @@ class Eliminations:
             point = self.at(v)
             self._start = point.v.tobytes(), point
 
-    def of_random(self, stats: WideProducts) -> Eliminations:
+    def of_random(self, stats: CrossProducts | WideProducts) -> Eliminations:
         """Return the equations of the random terms alone, without the factor of many levels."""
         return Eliminations(
             stats.random,
@@ -139,8 +140,8 @@ class Eliminations:
         ----------
         stats : cross-products that differ in Zy, X'y and y'y only
         """
-        other, sums = copy(self), stats.products if isinstance(stats, WideProducts) else stats
-        other._tables, other._last = self._tables.with_response(sums), None
+        other = copy(self)
+        other._tables, other._last = self._tables.with_response(stats.products), None
         other._equations = {
             active: equations.with_response(other._tables)
             for active, equations in list(self._equations.items())[-_SETS_KEPT:]

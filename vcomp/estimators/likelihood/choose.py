@@ -14,13 +14,14 @@ from vcomp.estimators.likelihood.engine import LikelihoodEngine, Solution, predi
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import COSTS, available_bytes, check_memory
-from vcomp.statistics import CrossProducts, Statistics, WideProducts
+from vcomp.statistics import CrossProducts, Statistics
 
 if TYPE_CHECKING:
     from vcomp.estimators.likelihood.blocked import BlockedLikelihood
     from vcomp.estimators.likelihood.blocked_covariance import Eliminations
     from vcomp.estimators.likelihood.crossed import CrossedLikelihood
     from vcomp.estimators.likelihood.levels import LevelsLikelihood
+    from vcomp.estimators.likelihood.slopes import SlopesLikelihood
     from vcomp.statistics import CompletedGrid
 
 # Imports of engines are deferred for start-up time: a fit uses one of them.
@@ -216,10 +217,6 @@ def prediction_engine(stats: Statistics, engine: str = "auto") -> LikelihoodEngi
     stats : sums of the data
     engine : as requested for the fit
     """
-    if stats.slopes is not None:
-        from vcomp.estimators.likelihood.slopes import SlopesLikelihood
-
-        return SlopesLikelihood(stats, reml=True)
     if stats.strata is not None and engine in ("auto", "strata"):
         strata = StrataLikelihood(stats.strata, reml=True)
         if strata.gives_effects:
@@ -230,7 +227,7 @@ def prediction_engine(stats: Statistics, engine: str = "auto") -> LikelihoodEngi
     return _without_strata(stats, ENGINE_LIMITS, iterative, reml=True)
 
 
-def predicted(engine: LikelihoodEngine, v: FloatArray) -> Solution:
+def predicted(engine: LikelihoodEngine | SlopesLikelihood, v: FloatArray) -> Solution:
     """Return fixed effects and predicted effects at some components.
 
     Raises
@@ -299,14 +296,14 @@ def _blocked(
     from vcomp.estimators.likelihood.blocked_covariance import OTHER_ENGINE, Eliminations
     from vcomp.numerics.sparse import plan_elimination
 
-    sums: CrossProducts | WideProducts = stats.wide or stats.cross_products
-    if isinstance(sums, WideProducts):
-        advice = _MANY_COLUMNS.format(sums.sparse_at.size)
+    sums = stats.eliminated
+    if sums.factor is not None:
+        advice = _MANY_COLUMNS.format(sums.factor.sparse_at.size)
     planner = partial(plan_elimination, most_seconds=most_seconds)
     eliminations = Eliminations(
         sums, names, advice or OTHER_ENGINE, planner=planner, free_bytes=limits.free_bytes
     )
-    if sums is stats.wide and eliminations.seconds > most_seconds:
+    if sums.factor is not None and eliminations.seconds > most_seconds:
         raise EstimationError(
             f"elimination takes about {eliminations.seconds:.0f} seconds at every step, and is "
             f"used if engine='blocked' requests it; {advice}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -162,9 +162,9 @@ class Place:
 
     @staticmethod
     def required(
-        value: float, gain: float, decrement: float, n: int, *, rounding: float = ROUNDING
-    ) -> float:
-        """Return the log-likelihood that a step has to reach.
+        value: Any, gain: Any, decrement: Any, n: Any, *, rounding: float = ROUNDING
+    ) -> Any:
+        """Return the log-likelihood that a step has to reach; arrays are of several climbs.
 
         Parameters
         ----------
@@ -173,8 +173,8 @@ class Place:
         decrement : Newton decrement; where it is small, more rounding of the value is allowed
         rounding : relative error of the value
         """
-        lost = 100.0 * rounding if decrement < 1e-3 else rounding
-        return value + 1e-4 * gain - lost * max(abs(value), n)
+        lost = np.where(decrement < 1e-3, 100.0 * rounding, rounding)
+        return value + 1e-4 * gain - lost * np.maximum(np.abs(value), n)
 
     @staticmethod
     def lowest_step(v: FloatArray) -> FloatArray:

@@ -29,8 +29,11 @@ from vcomp.numerics import is_positive, solve_positive
 class MatrixLikelihood(Protocol):
     """A restricted or full likelihood of one positive semidefinite matrix for each term."""
 
-    linked: BoolArray  # (k + 1, v, v)
     n: int
+
+    @property
+    def linked(self) -> BoolArray:
+        """(k + 1, v, v) which elements there are."""
 
     @property
     def reason(self) -> str:

@@ -45,7 +45,7 @@ class Projector:
     @staticmethod
     def of(stats: CrossProducts | WideProducts) -> Projector:
         """Return the projector of these statistics."""
-        return WideProjector(stats) if isinstance(stats, WideProducts) else Projector(stats)
+        return Projector(stats) if stats.factor is None else WideProjector(stats.factor)
 
     @cached_property
     def beta(self) -> FloatArray:
@@ -390,11 +390,12 @@ def fixed_effects_at(
 ) -> tuple[FloatArray, FloatArray]:
     """Return β̂ and its covariance matrix, which is not formed for a factor of many levels."""
     effects, beta, _ = point.solution
-    if not isinstance(stats, WideProducts):
+    if stats.factor is None:
         return beta.copy(), point.residual * point.fixed.inverse()
     sparse = effects[point.equations.slices[point.active.index(stats.n_terms)]]
-    covariance: Any = SparseCovariance(point, stats.dense_at, stats.sparse_at)
-    return stats.assembled(sparse, beta), covariance
+    factor = stats.factor
+    covariance: Any = SparseCovariance(point, factor.dense_at, factor.sparse_at)
+    return factor.assembled(sparse, beta), covariance
 
 
 def forms_with_residual(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,8 +30,34 @@ from vcomp.exceptions import EstimationError
 from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
 
-if TYPE_CHECKING:
-    from vcomp.estimators.likelihood.likelihood import LikelihoodMethod
+
+class ClimbOptions(Protocol):
+    """The options of a likelihood method that models with random slopes have, or refuse."""
+
+    @property
+    def max_iter(self) -> int:
+        """Largest number of steps."""
+
+    @property
+    def tol(self) -> float | None:
+        """Newton decrement at which they end."""
+
+    @property
+    def hold(self) -> Any:
+        """Known components: refused."""
+
+    @property
+    def start(self) -> Any:
+        """Starting values: refused."""
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine."""
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether the likelihood is the restricted one."""
+
 
 _FLOOR = 1e-9
 """Smallest eigenvalue of a matrix, in units of the error variance of a level's effect, at which
@@ -319,7 +345,9 @@ class SlopesLikelihood(LastPoint[_MatricesPoint]):
         # ∂ by components = ∂ by elements · ∂ elements by components
         by_elements = self.unit * np.roll(self.at(S).fixed_forms(), -1, axis=0)
         first = np.linalg.solve(self.back.T, by_elements.reshape(len(self.back), -1))
-        return FixedForms(self.fixed_effects(S)[1], first.reshape(by_elements.shape))
+        return FixedForms(
+            self.fixed_effects(S)[1], np.asarray(first, float).reshape(by_elements.shape)
+        )
 
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at components in their order."""
@@ -346,7 +374,7 @@ class SlopesLikelihood(LastPoint[_MatricesPoint]):
 
 
 def estimate_with_slopes(
-    stats: Statistics, names: tuple[str, ...], options: LikelihoodMethod
+    stats: Statistics, names: tuple[str, ...], options: ClimbOptions
 ) -> Estimate:
     """Return the estimate that maximises the likelihood of a model with random slopes.
 
@@ -376,7 +404,7 @@ def estimate_with_slopes(
             "is zero, and the likelihood has no maximum; leave out a slope or a term"
         )
     values = likelihood.components(end.S)
-    covariances = {
+    covariances: dict[str, FloatArray] = {
         kind: covariance_in_cone(likelihood, end, kind, likelihood.back)
         for kind in likelihood.kinds
     }
@@ -399,7 +427,7 @@ def estimate_with_slopes(
     )
 
 
-def _check_options(options: LikelihoodMethod) -> None:
+def _check_options(options: ClimbOptions) -> None:
     for option in ("hold", "start"):
         if getattr(options, option) is not None:
             raise EstimationError(

@@ -249,7 +249,10 @@ class _Climb:
             whole = going.size == len(self.v)
             at_trial = self._derivatives(self.stack if whole else self.stack.take(going), trial)
             with np.errstate(invalid="ignore"):
-                accepted = at_trial.loglike >= self._required(going, fraction[going])
+                gain = fraction[going] * (self.step * self.at.score).sum(axis=1)[going]
+                accepted = at_trial.loglike >= Place.required(
+                    self.at.loglike[going], gain, self.decrement[going], self.stack.n[going]
+                )
             kept = np.flatnonzero(accepted)
             self.v[going[kept]] = trial[kept]
             self.at.put(going[kept], at_trial.take(kept))
@@ -258,14 +261,6 @@ class _Climb:
             back = going[~accepted]
             fraction[back] *= 0.5
             self.failed[back] |= fraction[back] < 0.5**_HALVINGS
-
-    def _required(self, going: LongArray, fraction: FloatArray) -> FloatArray:
-        """Return the log-likelihoods that a step has to reach, as :meth:`Place.required`."""
-        value, gain = self.at.loglike[going], (self.step * self.at.score).sum(axis=1)[going]
-        lost = np.where(self.decrement[going] < 1e-3, 1e-12, 1e-14)
-        floor: FloatArray = value + 1e-4 * fraction * gain
-        floor -= lost * np.maximum(np.abs(value), self.stack.n[going])
-        return floor
 
     def _finish(self) -> None:
         """Take the last step of the data sets that are next to their maximum."""

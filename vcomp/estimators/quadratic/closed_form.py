@@ -24,7 +24,7 @@ from vcomp.estimators.quadratic.anova import (
     henderson1,
     without_rounding,
 )
-from vcomp.estimators.quadratic.fixed_effects import at_negative_components, fixed_effects_of
+from vcomp.estimators.quadratic.least_squares import at_negative_components, fixed_effects_of
 from vcomp.estimators.quadratic.quadratic_forms import (
     TooLargeError,
     stratum_quadratic_covariance,

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError, check_one_of
+from vcomp.exceptions import PlanError, check_one_of, is_real, is_whole
 from vcomp.gtheory.allocation.alternative import Aim, Alternative, shown
 from vcomp.gtheory.allocation.cost import Cost, CostFunction, money, read_cost
 from vcomp.gtheory.allocation.problem import SizeProblem, counts_objects, make_problem, read_bounds
@@ -94,7 +93,7 @@ def optimize(
     """
     aim = _read_aim(budget, goal, coefficient)
     priced = read_cost(cost)
-    if not isinstance(top, Integral) or isinstance(top, bool) or not 1 <= top <= MOST_LISTED:
+    if not is_whole(top) or not 1 <= top <= MOST_LISTED:
         raise PlanError(f"top is a whole number from 1 to {MOST_LISTED:,}, not {top!r}")
     plans = _plans(study, designs)
     limits = read_bounds(bounds, plans[0].facets)
@@ -154,7 +153,7 @@ def _read_aim(budget: float | None, goal: float | None, coefficient: str) -> Aim
 
 def _positive(what: str, value: Any) -> float:
     # Python's bool is a number, numpy's is not
-    if isinstance(value, Real) and not isinstance(value, bool):
+    if is_real(value):
         number = float(value)
         if math.isfinite(number) and number > 0.0:
             return number

@@ -15,7 +15,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.formula import REPLICATE, Design
+from vcomp.formula import REPLICATE, BrennanDesign
 from vcomp.gtheory.allocation.cost import Cost, CostFunction, money
 from vcomp.gtheory.allocation.problem import AllocationSolution, Limit, SizeProblem, evaluate
 from vcomp.gtheory.allocation.solve import solve
@@ -152,7 +152,7 @@ class Alternative:
         return order[:2]
 
 
-def shown(design: Design | str) -> str:
+def shown(design: BrennanDesign | str) -> str:
     """Return a design as it is printed.
 
     Parameters
@@ -292,7 +292,7 @@ def design_words(chosen: AllocatedDesign[Any]) -> str:
     )
 
 
-def _size(facet: str, n: float, design: Design) -> str:
+def _size(facet: str, n: float, design: BrennanDesign) -> str:
     if facet == REPLICATE:
         return f"{display.count(n)} {'score' if n == 1 else 'scores'} a cell"
     within = outer_facets(facet, design)

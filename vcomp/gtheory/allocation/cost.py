@@ -14,8 +14,8 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.formula import Design, TokenReader
+from vcomp.exceptions import PlanError, did_you_mean, is_real
+from vcomp.formula import BrennanDesign, TokenReader
 
 _NUMBER = r"(?:\d[\d,_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _QUOTED = r"""'[^']*'|"[^"]*\""""
@@ -181,7 +181,7 @@ class Cost:
                 setup += amount
         return cls(dict(prices.values()), setup=setup)
 
-    def terms(self, design: Design) -> list[tuple[float, frozenset[str]]]:
+    def terms(self, design: BrennanDesign) -> list[tuple[float, frozenset[str]]]:
         """Return the prices with the facets over whose levels each is paid in a design.
 
         A facet brings those that it is nested in.
@@ -214,7 +214,7 @@ class Cost:
                     )
         return [(price, design.closure(facets)) for facets, price in self.prices.items()]
 
-    def total(self, sizes: Mapping[str, float], design: Design | None = None) -> float:
+    def total(self, sizes: Mapping[str, float], design: BrennanDesign | None = None) -> float:
         """Return the cost of a measurement of these sizes.
 
         Parameters
@@ -234,7 +234,7 @@ class Cost:
         100.0
         """
         if design is None:
-            design = Design.of(sizes, {})
+            design = BrennanDesign.of(sizes, {})
         total = self.setup
         for price, facets in self.terms(design):
             missing = sorted(facets - set(sizes))
@@ -415,7 +415,7 @@ def _facets(key: str | Sequence[str]) -> tuple[str, ...]:
 
 def _price(what: str, value: Any) -> float:
     # Python's bool is a number, numpy's is not
-    if isinstance(value, Real) and not isinstance(value, bool):
+    if is_real(value):
         price = float(value)
         if math.isfinite(price) and price >= 0.0:
             return price

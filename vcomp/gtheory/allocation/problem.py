@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError, did_you_mean
+from vcomp.exceptions import PlanError, did_you_mean, is_real
 from vcomp.gtheory.allocation.cost import Cost, CostFunction
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import composition
@@ -385,7 +385,7 @@ def _objects(
                 f"the cost counts levels of {facet!r}, which belongs to the object of "
                 f"measurement: say how many there will be with n_objects={{{facet!r}: …}}"
             )
-        if isinstance(number, bool) or not isinstance(number, (int, float, np.number)):
+        if not is_real(number):
             raise PlanError(f"n_objects is a positive number, not {number!r}")
         if not (math.isfinite(number) and number > 0):
             raise PlanError(f"n_objects is a positive number, not {number!r}")

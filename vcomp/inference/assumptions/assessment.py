@@ -11,6 +11,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
+from vcomp.design import number_combinations
 from vcomp.display import number
 from vcomp.inference.assumptions.diagnosis import (
     Diagnosis,
@@ -196,11 +197,12 @@ class DiagnosedRows:
 
     def peers(self, facet: str) -> LongArray:
         """Return groups of rows that agree in all facets that a facet is crossed with."""
-        joined = np.zeros(self.y.size, dtype=np.int64)
+        joined, size = np.zeros(self.y.size, dtype=np.int32), 1
         for other in self.crossed[facet]:
-            joined = joined * (int(self.codes[other].max()) + 1) + self.codes[other]
-            joined = np.unique(joined, return_inverse=True)[1].reshape(-1)
-        return joined
+            codes = self.codes[other]
+            keys, joined = number_combinations(joined, size, codes, int(codes.max()) + 1)
+            size = keys.size
+        return joined.astype(np.int64)
 
 
 def assess(

@@ -21,13 +21,13 @@ from vcomp.estimators.likelihood import (
     prediction_engine,
 )
 from vcomp.exceptions import EstimationError
-from vcomp.inference.intervals.level_layout import Folded, Groups, LevelLayout, Total
 from vcomp.inference.intervals.level_passes import (
     LevelSums,
     LevelWork,
     sum_influences,
     write_pulls,
 )
+from vcomp.inference.intervals.margin_sums import Groups, LevelLayout, MarginSums, Total
 from vcomp.inference.quantities import LevelVariances
 from vcomp.statistics import Statistics
 
@@ -256,7 +256,7 @@ def _level_variances(
 def _by_set(layout: LevelLayout, sums: LevelSums) -> list[FloatArray]:
     """Return the products of the sums over the groups of each set."""
     tables = {
-        leaf: Folded(layout, leaf, table.dense)
+        leaf: MarginSums(layout, leaf, table.dense)
         for leaf, table in zip(layout.leaves, sums.tables, strict=True)
         if table is not None
     }
@@ -310,7 +310,7 @@ class _InfluencePoint:
             inner = np.flatnonzero((finer[t] != 0.0) & (v[:-1] > 0.0)).tolist()
             if inner:  # its groups are made of those of a finer term
                 finest = min(inner, key=lambda o: u[o].size)
-                u[t] = Folded(layout, terms[finest], u[finest]).to(terms[t])
+                u[t] = MarginSums(layout, terms[finest], u[finest]).to(terms[t])
             else:
                 left.append(t)
         for t, sums in point._sums_at_zero(left, effects, total).items():
@@ -335,8 +335,8 @@ class _InfluencePoint:
         pulls = np.empty((int(starts[-1]), 4))
         inner = sorted({int(o) for o in np.flatnonzero(self.finer.any(axis=0))})
         counts = [layout.counts[s] for s in layout.terms]
-        squares = {o: Folded(layout, layout.terms[o], counts[o] ** 2) for o in inner}
-        predicted = {o: Folded(layout, layout.terms[o], counts[o] * effects[o]) for o in inner}
+        squares = {o: MarginSums(layout, layout.terms[o], counts[o] ** 2) for o in inner}
+        predicted = {o: MarginSums(layout, layout.terms[o], counts[o] * effects[o]) for o in inner}
         for t, chosen in enumerate(layout.terms):
             left: FloatArray | None = None
             within: FloatArray | None = None
@@ -370,7 +370,7 @@ class _InfluencePoint:
             table = sums.tables[place]
             assert table is not None
             column = np.ascontiguousarray(table.dense[:, t])
-            found[t] = Folded(layout, layout.leaves[place], column).to(chosen)
+            found[t] = MarginSums(layout, layout.leaves[place], column).to(chosen)
         return found
 
     def work(self, *, slabs: bool) -> LevelWork:

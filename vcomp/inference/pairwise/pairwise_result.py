@@ -10,7 +10,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, LongArray
-from vcomp.exceptions import PlanError, check_one_of, did_you_mean
+from vcomp.exceptions import PlanError, check_one_of, did_you_mean, is_whole
 from vcomp.inference.pairwise.level_pairs import CorrectionName
 from vcomp.markup import encodable
 
@@ -236,7 +236,7 @@ class PairwiseComparisons(display.Printed):
         PlanError
             If `show` is not a whole number, 0 or more.
         """
-        if isinstance(show, bool) or not isinstance(show, int | np.integer) or show < 0:
+        if not is_whole(show) or show < 0:
             raise PlanError(f"show is a whole number of pairs, 0 or more, not {show!r}")
         tables, notes = [], [self._how()]
         n, k = len(self.table), len(self.means)

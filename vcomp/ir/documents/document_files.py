@@ -14,7 +14,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.data import as_levels, open_source, parquet_path, replacing
-from vcomp.exceptions import DataError, did_you_mean, guarded, warn
+from vcomp.exceptions import DataError, did_you_mean, guarded, is_real, warn
 from vcomp.ir.documents.assessors import shown
 from vcomp.ir.documents.document_universe import (
     DocumentUniverse,
@@ -388,7 +388,7 @@ def document_universe(
 
 
 def _relevant(grades: FloatArray, name: str, lowest: float) -> BoolArray:
-    if isinstance(lowest, bool) or not isinstance(lowest, int | float | np.number):
+    if not is_real(lowest):
         raise DataError(f"relevant_from is a grade, such as 1, not {lowest!r}")
     found: BoolArray = grades >= float(lowest)
     if not found.any():

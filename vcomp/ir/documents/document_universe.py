@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.display import memory
-from vcomp.exceptions import DataError, did_you_mean, guarded, warn
+from vcomp.exceptions import DataError, did_you_mean, guarded, is_real, warn
 from vcomp.ir.documents.assessors import shown
 from vcomp.numerics import available_bytes
 
@@ -474,7 +473,7 @@ def measured_sets(
     """Return the table of :func:`set_measures`, without its warning."""
     import pandas as pd
 
-    if isinstance(beta, bool) or not isinstance(beta, Real) or not 0.0 < beta < np.inf:
+    if not is_real(beta) or not 0.0 < beta < np.inf:
         raise DataError(f"beta is positive, not {beta!r}")
     credit = score_table(scores)
     if credit[3] <= credit[2]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from numbers import Real
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError, check_alpha, check_one_of
+from vcomp.exceptions import PlanError, check_alpha, check_one_of, is_real
 from vcomp.ir.agreement import TopicMeasure, rounding
 from vcomp.ir.scores import ScoreMatrix
 from vcomp.ir.two_way_anova import TwoWay, mean_squares
@@ -81,8 +80,7 @@ class FTest(TopicMeasure):
 
     def __post_init__(self) -> None:
         check_alpha(self.alpha)
-        is_number = isinstance(self.delta, Real) and not isinstance(self.delta, bool)
-        if not is_number or not 0 < self.delta < np.inf:
+        if not is_real(self.delta) or not 0 < self.delta < np.inf:
             raise PlanError(f"delta must be a positive difference of scores, not {self.delta!r}")
         check_one_of("dispersion", self.dispersion, tuple(_EFFECT_SIZES))
         check_one_of("df", self.df, ("one-way", "two-way"))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from numbers import Real
 from typing import ClassVar
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError
+from vcomp.exceptions import PlanError, is_real
 from vcomp.ir.agreement import TopicMeasure, rounding
 from vcomp.ir.measures.larger_tests import Extrapolated
 
@@ -82,8 +81,7 @@ class RankDistance(Extrapolated, TopicMeasure):
     )
 
     def __post_init__(self) -> None:
-        is_number = isinstance(self.shrinkage, Real) and not isinstance(self.shrinkage, bool)
-        if not is_number or not 0 <= self.shrinkage <= 1:
+        if not is_real(self.shrinkage) or not 0 <= self.shrinkage <= 1:
             raise PlanError(f"shrinkage must be between 0 and 1, not {self.shrinkage!r}")
 
     def actual_of_scores(self, X: FloatArray, Y: FloatArray) -> float:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError, check_one_of
+from vcomp.exceptions import PlanError, check_one_of, is_real
 from vcomp.ir.agreement import MeanRows, RowMeasure
 from vcomp.ir.measures.larger_tests import Extrapolated
 from vcomp.ir.significance import pairs_of
@@ -47,7 +46,7 @@ class _Sensitivity(Extrapolated, RowMeasure):
 
     def __post_init__(self) -> None:
         rate = self.rate
-        if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= rate < 1:
+        if not is_real(rate) or not 0 <= rate < 1:
             raise PlanError(f"rate must be at least 0 and less than 1, not {rate!r}")
         check_one_of("ties", self.ties, ("together", "listed"))
 

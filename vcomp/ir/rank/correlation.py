@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.design import LevelGroups, group_codes
-from vcomp.exceptions import PlanError, check_alpha, check_one_of
+from vcomp.exceptions import PlanError, check_alpha, check_one_of, is_real, is_whole
 from vcomp.ir.rank.paired import Pairs
 from vcomp.numerics import check_rng
 
@@ -289,13 +288,12 @@ class RankOptions:
         check_alpha(self.alpha)
         check_rng(self.rng)
         number = self.threshold
-        if not isinstance(number, Real) or isinstance(number, bool) or not 0 <= number < np.inf:
+        if not is_real(number) or not 0 <= number < np.inf:
             raise PlanError(
                 f"threshold is the largest difference of equal systems, a number of at least 0, "
                 f"not {number!r}"
             )
-        is_whole = isinstance(self.draws, int | np.integer) and not isinstance(self.draws, bool)
-        if not is_whole or self.draws < 1:
+        if not is_whole(self.draws) or self.draws < 1:
             raise PlanError(f"draws must be a whole number of at least 1, not {self.draws!r}")
 
     @property

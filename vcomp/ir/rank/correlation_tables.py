@@ -20,7 +20,7 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 from vcomp.data import open_source
 from vcomp.design import LevelGroups, read_groups
-from vcomp.exceptions import DataError, PlanError, did_you_mean, guarded, warn
+from vcomp.exceptions import DataError, PlanError, did_you_mean, guarded, is_real, warn
 from vcomp.inference.intervals import wald_interval
 from vcomp.ir.rank.correlation import (
     RankCorrelation,
@@ -253,8 +253,7 @@ def _positive(n_topics: float | Iterable[float]) -> FloatArray | LongArray:
     if not n:
         raise PlanError("no number of topics is given")
     for x in n:
-        is_number = isinstance(x, int | float | np.integer | np.floating)
-        if not is_number or isinstance(x, bool) or not 0 < x < np.inf:
+        if not is_real(x) or not 0 < x < np.inf:
             raise PlanError(f"the number of topics must be positive, not {x!r}")
     return np.array(n)
 

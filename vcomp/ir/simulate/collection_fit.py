@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.data import ORIENTATIONS
-from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean, guarded
+from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean, guarded, is_real
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, check_matrix, complete, names_of
 from vcomp.ir.simulate.copula import (
     COPULAS,
@@ -161,8 +161,7 @@ _LARGEST_DIAL = 10.0
 
 
 def _check_dial(name: str, value: object) -> None:
-    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not is_number or not 0.0 <= value <= _LARGEST_DIAL:  # type: ignore[operator]
+    if not is_real(value) or not 0.0 <= value <= _LARGEST_DIAL:
         raise PlanError(
             f"{name} is a number from 0 (none) over 1 (as in the scores) to {_LARGEST_DIAL:g}, "
             f"not {value!r}"
@@ -184,8 +183,7 @@ def _check_copula(options: FitOptions) -> None:
         return
     if options.copula != "t":
         raise PlanError("df= are the degrees of freedom of copula='t'; the Gaussian one has none")
-    number = isinstance(options.df, int | float | np.number) and not isinstance(options.df, bool)
-    if not number or not 1.0 <= options.df < np.inf:
+    if not is_real(options.df) or not 1.0 <= options.df < np.inf:
         raise PlanError(
             f"df= must be finite and at least 1, not {options.df!r}; for infinitely many use "
             "copula='gaussian'"

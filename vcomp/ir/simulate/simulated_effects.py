@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from vcomp import display
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import number_combinations
-from vcomp.exceptions import PlanError, did_you_mean, guarded, warn
-from vcomp.formula import REPLICATE, Design, parse_design
+from vcomp.exceptions import PlanError, did_you_mean, guarded, is_real, warn
+from vcomp.formula import REPLICATE, BrennanDesign, parse_design
 from vcomp.gtheory import all_sizes
 from vcomp.inference import VarianceComponents
 from vcomp.ir.simulate.effect_draws import (
@@ -33,7 +33,7 @@ Layout = dict[str, IntArray]
 """Level codes of each row by facet; levels of nested facets are unique over all groups."""
 
 
-def check_sizes(design: Design, sizes: Mapping[str, object]) -> dict[str, LongArray]:
+def check_sizes(design: BrennanDesign, sizes: Mapping[str, object]) -> dict[str, LongArray]:
     """Return the sizes of all facets: one number, or one per level of the outer facets.
 
     Raises
@@ -69,12 +69,12 @@ def _whole_numbers(facet: str, size: object) -> LongArray:
     return values.astype(np.int64)
 
 
-def n_rows(design: Design, sizes: Mapping[str, LongArray]) -> float:
+def n_rows(design: BrennanDesign, sizes: Mapping[str, LongArray]) -> float:
     """Estimate the number of rows before they are created."""
     return float(np.prod([float(sizes[f].mean()) for f in design.facets]))
 
 
-def level_codes(design: Design, sizes: Mapping[str, LongArray]) -> Layout:
+def level_codes(design: BrennanDesign, sizes: Mapping[str, LongArray]) -> Layout:
     """Return the level codes of all rows: all combinations that the nesting allows.
 
     Parameters
@@ -310,8 +310,7 @@ def simulate_effects(
         requested.setdefault(REPLICATE, 1)
     counts = check_sizes(resolved, requested)
     _check_memory(n_rows(resolved, counts), len(resolved.facets))
-    number = isinstance(mean, int | float | np.number) and not isinstance(mean, bool)
-    if not number or not np.isfinite(mean):
+    if not is_real(mean) or not np.isfinite(mean):
         raise PlanError(f"mean is a finite number, not {mean!r}")
     scale, shares = check_scale(float(mean), bounds, grades)
     values = _not_negative(components)
@@ -346,7 +345,7 @@ def simulate_effects(
 
 def _factors(
     correlations: Mapping[str, ArrayLike] | None,
-    made: Design,
+    made: BrennanDesign,
     layout: Layout,
     components: VarianceComponents,
 ) -> dict[str, FloatArray]:
@@ -391,7 +390,7 @@ def _components_of(source: VarianceComponents | HasComponents) -> VarianceCompon
     return components
 
 
-def _check_response(response: object, design: Design) -> None:
+def _check_response(response: object, design: BrennanDesign) -> None:
     if not isinstance(response, str):
         raise PlanError(f"response= is the name of a column, not {response!r}")
     if response in design.facets:
@@ -400,7 +399,7 @@ def _check_response(response: object, design: Design) -> None:
         )
 
 
-def _design(components: VarianceComponents, text: str | None) -> Design:
+def _design(components: VarianceComponents, text: str | None) -> BrennanDesign:
     """Return the requested design, with the replicates of the components."""
     facets = components.facet_names
     above = {f: frozenset(components.nested_in.get(f, ())) for f in facets}
@@ -425,7 +424,7 @@ def _design(components: VarianceComponents, text: str | None) -> Design:
         facets += (REPLICATE,) if REPLICATE in above else ()
     if REPLICATE in above:
         above[REPLICATE] = frozenset(facets) - {REPLICATE}
-    return Design.of(facets, above)
+    return BrennanDesign.of(facets, above)
 
 
 def _not_negative(components: VarianceComponents) -> FloatArray:

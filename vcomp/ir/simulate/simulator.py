@@ -11,7 +11,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
-from vcomp.exceptions import PlanError
+from vcomp.exceptions import PlanError, is_whole
 from vcomp.inference.assumptions import TwoWayTable, excess_kurtosis, skewness
 from vcomp.ir.simulate.copula import Copula, Scale
 from vcomp.ir.simulate.margin import LOW, PER_UNIT, Margin
@@ -144,8 +144,7 @@ class SimulatedCollections:
         """
         import pandas as pd
 
-        whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
-        if not whole or not 0 <= number < len(self):
+        if not is_whole(number) or not 0 <= number < len(self):
             raise PlanError(f"collections are numbered from 0 to {len(self) - 1}, not {number!r}")
         return pd.DataFrame(self.scores[number], self._topics(), list(self.systems))
 
@@ -405,10 +404,9 @@ def whole(value: object, name: str, least: int = 1) -> int:
     PlanError
         If it is not one, or less than `least`.
     """
-    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_)
-    if not is_whole or int(value) < least:  # type: ignore[call-overload]
+    if not is_whole(value) or int(value) < least:
         raise PlanError(f"{name} must be a whole number of at least {least}, not {value!r}")
-    return int(value)  # type: ignore[call-overload]
+    return int(value)
 
 
 _AT_A_TIME = 2**18

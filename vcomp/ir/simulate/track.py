@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.exceptions import DataError, did_you_mean
+from vcomp.exceptions import DataError, did_you_mean, is_real, is_whole
 from vcomp.ir.simulate.effect_draws import EffectMargin, effect_margins, level_factors
 from vcomp.ir.simulate.margin import Margin
 from vcomp.numerics import seed_from
@@ -134,7 +133,7 @@ def novelty_like_track(
     sizes = {"n_systems": n_systems, "n_topics": n_topics, "n_assessors": n_assessors}
     for name, n in {**sizes, "n_documents": n_documents}.items():
         least = 2 if name == "n_documents" else 1
-        if isinstance(n, bool) or not isinstance(n, Integral) or n < least:
+        if not is_whole(n) or n < least:
             raise DataError(f"{name} must be a whole number of at least {least}, not {n!r}")
     of_levels = {"system": n_systems, "assessor": n_assessors}
     distributions = _Distributions(
@@ -184,7 +183,7 @@ def _effects(given: Mapping[str, float] | None) -> dict[str, float]:
                 f"{name!r} is not an effect{did_you_mean(name, TRACK_EFFECTS)}; the effects are "
                 f"{', '.join(TRACK_EFFECTS)}"
             )
-        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        number = is_real(value)
         mean = name in _MEANS
         if not number or not np.isfinite(value) or (value < 0 and not mean):
             raise DataError(f"effect {name!r} must be finite and at least 0, not {value!r}")

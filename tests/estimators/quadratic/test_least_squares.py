@@ -8,7 +8,7 @@ import vcomp
 from vcomp.estimators import get_estimator
 from vcomp.estimators.quadratic import minque
 from vcomp.estimators.quadratic.closed_form import points_of
-from vcomp.estimators.quadratic.fixed_effects import fixed_effects_of
+from vcomp.estimators.quadratic.least_squares import fixed_effects_of
 
 FORMULA = "y ~ x + (1|a) + (1|b) + (1|a:b)"
 

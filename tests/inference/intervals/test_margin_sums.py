@@ -10,7 +10,7 @@ import pytest
 
 import vcomp
 from vcomp.inference.intervals.influences import _sets
-from vcomp.inference.intervals.level_layout import Folded, LevelLayout, Room
+from vcomp.inference.intervals.margin_sums import DenseLimits, LevelLayout, MarginSums
 
 FORMULAS = {
     "grid": ("y ~ (1|p) + (1|i) + (1|a) + (1|p:i)", False),
@@ -21,12 +21,12 @@ FORMULAS = {
     "nested in one not named": ("y ~ (1|p) + (1|h) + (1|p:j)", False),
     "nested in one not named, with holes": ("y ~ (1|p) + (1|h) + (1|p:j)", True),
 }
-ROOMS = {
-    "tables": Room(),
-    "no table": Room(0, 0),
-    "small tables": Room(13, 0),
-    **{f"below {n}": Room(0, 0, n) for n in (7, 13, 61, 121)},
-    **{f"small tables below {n}": Room(13, 0, n) for n in (24, 121)},
+LIMITS = {
+    "tables": DenseLimits(),
+    "no table": DenseLimits(0, 0),
+    "small tables": DenseLimits(13, 0),
+    **{f"below {n}": DenseLimits(0, 0, n) for n in (7, 13, 61, 121)},
+    **{f"small tables below {n}": DenseLimits(13, 0, n) for n in (24, 121)},
 }
 
 
@@ -51,17 +51,17 @@ def model(request):
     return vcomp.fit(formula, frame_of(holes), method="minque")._row_access.model
 
 
-def layout_of(model, room):
+def layout_of(model, limits):
     def total(of, *known):
         return of(*known, model.statistics.rows)
 
-    return LevelLayout.of(model.design, _sets(model.design), total, room)
+    return LevelLayout.of(model.design, _sets(model.design), total, limits)
 
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed")
-@pytest.mark.parametrize("room", ROOMS)
-def test_rows_are_in_one_group_if_they_share_all_levels(model, room):
-    layout = layout_of(model, ROOMS[room])
+@pytest.mark.parametrize("limits", LIMITS)
+def test_rows_are_in_one_group_if_they_share_all_levels(model, limits):
+    layout = layout_of(model, LIMITS[limits])
     names = [facet.name for facet in model.design.facets]
     codes = dict(enumerate(model.statistics.rows.compact_codes))
     rows = pd.DataFrame({name: codes[k] for k, name in enumerate(names)})
@@ -83,9 +83,9 @@ def test_rows_are_in_one_group_if_they_share_all_levels(model, room):
 
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed")
-@pytest.mark.parametrize("room", ROOMS)
-def test_groups_of_terms_have_the_numbers_of_their_rows(model, room):
-    layout = layout_of(model, ROOMS[room])
+@pytest.mark.parametrize("limits", LIMITS)
+def test_groups_of_terms_have_the_numbers_of_their_rows(model, limits):
+    layout = layout_of(model, LIMITS[limits])
     codes = dict(enumerate(model.statistics.rows.compact_codes))
     for t, chosen in enumerate(layout.terms):
         groups = layout.groups[chosen]
@@ -95,9 +95,9 @@ def test_groups_of_terms_have_the_numbers_of_their_rows(model, room):
 
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed")
-@pytest.mark.parametrize("room", ROOMS)
-def test_levels_of_groups_and_sums_over_coarser_sets_are_those_of_the_rows(model, room):
-    layout = layout_of(model, ROOMS[room])
+@pytest.mark.parametrize("limits", LIMITS)
+def test_levels_of_groups_and_sums_over_coarser_sets_are_those_of_the_rows(model, limits):
+    layout = layout_of(model, LIMITS[limits])
     codes = dict(enumerate(model.statistics.rows.compact_codes))
     y = np.random.default_rng(2).normal(size=(len(codes[0]), 2))
     for chosen, groups in layout.groups.items():
@@ -111,21 +111,21 @@ def test_levels_of_groups_and_sums_over_coarser_sets_are_those_of_the_rows(model
             np.testing.assert_array_equal(sum(steps[k] * codes[k] for k in codes), numbers)
         sums = np.zeros((groups.size, 2))
         np.add.at(sums, numbers, y)
-        folded, single = Folded(layout, chosen, sums), Folded(layout, chosen, sums[:, 1])
+        several, single = MarginSums(layout, chosen, sums), MarginSums(layout, chosen, sums[:, 1])
         for coarser, outer in layout.groups.items():
             if coarser < chosen:
                 expected = np.zeros((outer.size, 2))
                 np.add.at(expected, np.broadcast_to(outer.numbers(codes), len(y)), y)
-                np.testing.assert_allclose(folded.to(coarser), expected, atol=1e-13)
+                np.testing.assert_allclose(several.to(coarser), expected, atol=1e-13)
                 np.testing.assert_allclose(single.to(coarser), expected[:, 1], atol=1e-13)
 
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed")
-@pytest.mark.parametrize("room", ROOMS)
-def test_joined_levels_stay_below_the_largest_integer(model, room):
+@pytest.mark.parametrize("limits", LIMITS)
+def test_joined_levels_stay_below_the_largest_integer(model, limits):
     """But for a single facet, which cannot be taken apart, below those that have a number."""
-    layout = layout_of(model, ROOMS[room])
-    largest = ROOMS[room].largest
+    layout = layout_of(model, LIMITS[limits])
+    largest = LIMITS[limits].largest
     for groups in layout.groups.values():
         while groups is not None:
             if len(groups.sizes) > 1:

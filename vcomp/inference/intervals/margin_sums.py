@@ -24,7 +24,7 @@ Total: TypeAlias = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class DenseLimits:
     """Largest numbers of combinations of levels in a dense table.
 
     Attributes
@@ -39,7 +39,7 @@ class Room:
     largest: int = 2**62
 
 
-_ROOM = Room()
+_LIMITS = DenseLimits()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +120,7 @@ class Groups:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Occurring:
+class ObservedGroups:
     """The groups that occur in some rows, with their numbers of rows.
 
     Attributes
@@ -143,7 +143,7 @@ class Occurring:
         dense: Sequence[Groups],
         pairs: Sequence[tuple[int, int]],
         chunk: Chunk,
-    ) -> Occurring:
+    ) -> ObservedGroups:
         """Return the groups that occur in the rows of a chunk.
 
         Parameters
@@ -165,7 +165,7 @@ class Occurring:
             tuple(outer_levels),
         )
 
-    def __add__(self, other: Occurring) -> Occurring:
+    def __add__(self, other: ObservedGroups) -> ObservedGroups:
         joined = []
         for (a, n), (b, m) in zip(self.joined, other.joined, strict=True):
             keys = np.union1d(a, b)
@@ -173,7 +173,7 @@ class Occurring:
             counts[np.searchsorted(keys, a)] += n
             counts[np.searchsorted(keys, b)] += m
             joined.append((keys, counts))
-        return Occurring(
+        return ObservedGroups(
             tuple(joined),
             tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)),
             tuple(
@@ -212,7 +212,7 @@ class LevelLayout:
         design: Design,
         sets: tuple[frozenset[str], ...],
         total: Total,
-        room: Room = _ROOM,
+        limits: DenseLimits = _LIMITS,
     ) -> LevelLayout:
         """Return the groups of some sets, from the cells of a complete grid or from the rows."""
         nested_in = design.structure.nested_in
@@ -220,15 +220,17 @@ class LevelLayout:
         every = sorted({*sets, *terms}, key=lambda s: (len(s), sorted(s)))
         leaves = tuple(s for s in every if not any(s < other for other in every))
         pairs = _determined(design)
-        most = max(room.combinations, room.per_row * design.structure.n_rows)
-        room = replace(room, combinations=most)
-        groups = {s: _groups(design, s, terms, pairs, room, total) for s in every}
+        most = max(limits.combinations, limits.per_row * design.structure.n_rows)
+        limits = replace(limits, combinations=most)
+        groups = {s: _groups(design, s, terms, pairs, limits, total) for s in every}
         layout = cls(design, sets, terms, leaves, groups, {}, {})
-        return layout._counted(pairs, room, total)
+        return layout._counted(pairs, limits, total)
 
-    def _counted(self, pairs: list[tuple[int, int]], room: Room, total: Total) -> LevelLayout:
+    def _counted(
+        self, pairs: list[tuple[int, int]], limits: DenseLimits, total: Total
+    ) -> LevelLayout:
         grid, groups = self.design.grid, dict(self.groups)
-        sparse = [s for s, g in groups.items() if g.possible > room.combinations]
+        sparse = [s for s, g in groups.items() if g.possible > limits.combinations]
         dense = [s for s in self.leaves if s not in sparse]
         if grid is not None and not sparse:
             outer_levels = {}
@@ -239,17 +241,17 @@ class LevelLayout:
             counts = {s: _counts_of_grid(self.design, groups[s]) for s in dense}
         else:
             arguments = [groups[s] for s in sparse], [groups[s] for s in dense], pairs
-            found: Occurring = total(Occurring.of, *arguments)
+            found: ObservedGroups = total(ObservedGroups.of, *arguments)
             outer_levels = dict(zip(pairs, found.outer_levels, strict=True))
             counts = dict(zip(dense, found.counts, strict=True))
             for s, (keys, n) in zip(sparse, found.joined, strict=True):
                 groups[s], counts[s] = replace(groups[s], keys=keys), n
         layout = replace(self, groups=groups, counts=counts, outer_levels=outer_levels)
         for leaf in self.leaves:
-            folded = Folded(layout, leaf, counts[leaf])
+            sums = MarginSums(layout, leaf, counts[leaf])
             for s in groups:
                 if s < leaf and s not in counts:
-                    counts[s] = folded.to(s)
+                    counts[s] = sums.to(s)
         return layout
 
     def size(self, chosen: frozenset[str]) -> int:
@@ -293,7 +295,7 @@ class LevelLayout:
         return place if self.groups[leaf].keys is None else None
 
 
-class Folded:
+class MarginSums:
     """Sums over the groups of a set, added up for coarser sets when they are requested."""
 
     def __init__(self, layout: LevelLayout, chosen: frozenset[str], values: FloatArray) -> None:
@@ -356,7 +358,7 @@ def _groups(
     chosen: frozenset[str],
     terms: Sequence[frozenset[str]],
     pairs: list[tuple[int, int]],
-    room: Room,
+    limits: DenseLimits,
     total: Total,
 ) -> Groups:
     """Return the groups of a set; the keys of large sets are found later."""
@@ -370,13 +372,13 @@ def _groups(
     first = 0
     for at in range(1, len(digits) + 1):
         above = 1 if head is None else head.size
-        if above * prod(sizes[first:at]) >= room.largest:
+        if above * prod(sizes[first:at]) >= limits.largest:
             wide = Groups(tuple(digits[first : at - 1]), tuple(sizes[first : at - 1]), None, head)
-            (keys, _), *_ = total(Occurring.of, [wide], [], []).joined
+            (keys, _), *_ = total(ObservedGroups.of, [wide], [], []).joined
             head, first = replace(wide, keys=keys), at - 1
     found = Groups(tuple(digits[first:]), tuple(sizes[first:]), None, head)
-    if head is not None and found.possible <= room.combinations:
-        (keys, _), *_ = total(Occurring.of, [found], [], []).joined
+    if head is not None and found.possible <= limits.combinations:
+        (keys, _), *_ = total(ObservedGroups.of, [found], [], []).joined
         return replace(found, keys=keys)
     return found
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from vcomp.cli import data_commands, inputs, output, result_commands, score_commands
-from vcomp.cli.options import Command, command, options_of
+from vcomp.cli.command_options import Command, command, options_of
 
 Kind = Literal["one", "two"]
 
