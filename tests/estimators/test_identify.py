@@ -155,7 +155,7 @@ class Sums:
 
 def check_terms(monkeypatch, forms, sums, names):
     monkeypatch.setattr(identify, "residual_forms", lambda _: np.array(forms))
-    identify._check_terms(SimpleNamespace(sums=sums, wide=None), names)
+    identify._check_terms(SimpleNamespace(sums=sums, wide=None, slopes=None), names)
 
 
 def test_terms_whose_differences_the_fixed_part_explains(monkeypatch):

@@ -256,3 +256,22 @@ def test_slopes_that_cannot_be_estimated(formula, change, words):
 def test_options_without_slopes(options, words):
     with pytest.raises(vcomp.EstimationError, match=words):
         vcomp.fit("y ~ x + (x|g)", DATA, **options)
+
+
+def test_what_refusals_advise_leads_on(res):
+    with pytest.raises(vcomp.EstimationError, match="use cov_type='model'"):
+        res.fixed_effects(cov_type="robust")
+    pd.testing.assert_frame_equal(res.fixed_effects(cov_type="model"), res.fixed_effects())
+    with pytest.raises(vcomp.EstimationError, match="use interval='mls', 'wald' or 'bootstrap'"):
+        res.conf_int(interval="profile")
+    for interval in ("mls", "wald", "bootstrap"):
+        low, high = res.conf_int(interval=interval).to_numpy()[-4:].T
+        assert ((low < res.vcomp) & (res.vcomp < high)).all()
+    with pytest.raises(vcomp.DataError, match="pass stream=False"):
+        vcomp.fit("y ~ x + (x|g)", DATA, stream=True)
+    for options in ({"stream": False}, {"engine": "auto"}):
+        pd.testing.assert_series_equal(
+            vcomp.fit("y ~ x + (x|g)", DATA, **options).vcomp, res.vcomp
+        )
+    held = vcomp.fit("y ~ x + (1|g)", DATA, hold={"g": 1.0})
+    assert held.vcomp["g"] == 1.0

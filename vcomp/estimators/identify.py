@@ -317,12 +317,15 @@ def _check_terms(stats: Statistics, names: Sequence[str]) -> None:
     for t, name in enumerate(names):
         most = _DEPENDENT * float(sums.n) ** 2  # Σ n_g² is n² at most
         if forms[t, t] <= most and forms[t, t] <= _DEPENDENT * sums.group_squares(t):
-            term = f"(1|{name})" if stats.slopes is None else f"the random effect {name}"
-            raise DesignError(
+            explained = (
                 f"term {name!r} is confounded with the fixed part, which explains all differences "
-                f"between its groups; leave out {term} or the fixed factor",
-                term=name,
+                "between its groups"
             )
+            if stats.slopes is None:
+                raise DesignError(
+                    f"{explained}; leave out (1|{name}) or the fixed factor", term=name
+                )
+            raise DesignError(f"{explained}; leave it out, or the fixed factor", term=name)
     scaled = forms / np.sqrt(np.outer(np.diagonal(forms), np.diagonal(forms)))
     values, vectors = np.linalg.eigh(scaled)
     if values[0] < _DEPENDENT:

@@ -42,7 +42,7 @@ class RandomTerm:
     ----------
     name : ``"topic:doc"``, of a slope ``"topic:doc[x]"``
     facets : the columns whose combinations are the groups of the term
-    effects : what is multiplied by the effects: ``"Intercept"``, columns and expressions
+    effects : ``"Intercept"``, and the columns and expressions that have slopes
     block : number of its bar; the effects of one bar are correlated
     covariates : names of the columns that the slopes use
     """
@@ -307,12 +307,12 @@ def parse(text: str, columns: Sequence[str] = ()) -> Formula:
 
 
 def refuse_slopes(model: Any, what: str, instead: str) -> None:
-    """Refuse what is for models of intercepts alone.
+    """Refuse a method of models of intercepts alone.
 
     Parameters
     ----------
     model : a formula, or components: it has the matrices of random slopes
-    what, instead : what is refused, and what to write
+    what, instead : the method, and its replacement
 
     Raises
     ------

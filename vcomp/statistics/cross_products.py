@@ -550,7 +550,7 @@ def resum_slopes(stats: CrossProducts, chunk: Chunk) -> CrossProducts:
 
 
 def _product(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:
-    """Return the products of two columns; None stands for ones."""
+    """Return the products of two columns; None is a column of ones."""
     if a is None or b is None:
         return b if a is None else a
     return a * b
