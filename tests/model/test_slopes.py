@@ -275,3 +275,42 @@ def test_what_refusals_advise_leads_on(res):
         )
     held = vcomp.fit("y ~ x + (1|g)", DATA, hold={"g": 1.0})
     assert held.vcomp["g"] == 1.0
+
+
+@pytest.mark.parametrize("level", ["all", "population", ["g", "g[x]"]])
+def test_predictions_have_the_errors_of_dense_matrices(res, level):
+    V, X, Z, D = _dense(res)
+    new = DATA.iloc[[0, 30, 177]].assign(x=[0.0, 2.5, -1.0])
+    levels = new["g"].to_numpy()[:, None] == np.unique(DATA["g"])
+    z = np.stack([levels, levels * new["x"].to_numpy()[:, None]], axis=2).reshape(3, -1)
+    z_all, x = z, np.column_stack([np.ones(3), new["x"]])
+    if level == "population":
+        z = np.zeros_like(z)
+    W = np.linalg.inv(V)
+    cov = np.linalg.inv(X.T @ W @ X)
+    B = x - z @ D @ Z.T @ W @ X
+    expected = np.einsum("ij,jk,ik->i", z, D - D @ Z.T @ W @ Z @ D, z)
+    expected += np.einsum("ij,jk,ik->i", B, cov, B)
+    found = res.get_prediction(new, level=level)
+    np.testing.assert_allclose(found.se_mean, np.sqrt(expected), rtol=1e-8)
+    rest = res.vcomp["Residual"]
+    if level == "population":
+        rest = rest + np.einsum("ij,jk,ik->i", z_all, D, z_all)
+    np.testing.assert_allclose(found.se_obs, np.sqrt(expected + rest), rtol=1e-8)
+
+
+def test_predictions_for_new_groups_add_their_variance(res):
+    new = pd.DataFrame({"x": [2.0], "g": [999]})
+    with pytest.warns(vcomp.VcompWarning, match="no level"):
+        found = res.get_prediction(new, new_levels="zero")
+    population = res.get_prediction(new.assign(g=0), level="population")
+    v = res.vcomp
+    own = v.iloc[0] + 4.0 * v.iloc[2] + 4.0 * v.iloc[1]
+    assert found.se_mean[0] ** 2 == pytest.approx(population.se_mean[0] ** 2 + own, rel=1e-9)
+    assert found.se_obs[0] == pytest.approx(population.se_obs[0], rel=1e-9)
+
+
+def test_predictions_of_some_effects_of_a_bar_are_refused(res):
+    with pytest.raises(vcomp.EstimationError, match="all of them or none") as error:
+        res.get_prediction(DATA, level="g[x]")
+    assert "level=['g', 'g[x]']" in str(error.value)

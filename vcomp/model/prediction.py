@@ -22,8 +22,15 @@ from vcomp.data import (
     write_parquet,
 )
 from vcomp.design import Design, number_combinations
-from vcomp.estimators.likelihood import Solution, prediction_variances
-from vcomp.exceptions import DataError, check_alpha, did_you_mean, guarded, warn
+from vcomp.estimators.likelihood import SlopesLikelihood, Solution, prediction_variances
+from vcomp.exceptions import (
+    DataError,
+    EstimationError,
+    check_alpha,
+    did_you_mean,
+    guarded,
+    warn,
+)
 from vcomp.inference.intervals import normal_quantile
 from vcomp.model.row_access import Fitted, RowAccess
 from vcomp.numerics import MixedColumns, dense_columns
@@ -317,6 +324,8 @@ def _variances(
     v = access.components
     if not v.any():
         return np.zeros(len(rows.labels)), np.zeros(len(rows.labels))
+    if rows.slopes:
+        return _with_slopes(access, rows, terms)
     kept = Located(rows.labels, rows.X, tuple(rows.groups[t] for t in terms))
     first, number = kept.combinations
     groups = np.full((first.size, v.size - 1), -1, dtype=np.int64)
@@ -332,6 +341,39 @@ def _variances(
     others = [t for t in range(v.size - 1) if t not in terms]
     of_score = of_mean + v[others].sum() + v[-1]
     return of_mean[number], of_score[number]
+
+
+def _with_slopes(
+    access: RowAccess, rows: Located, terms: Sequence[int]
+) -> tuple[FloatArray, FloatArray]:
+    """Return the variances of a model with random slopes, as :func:`_variances` does.
+
+    Raises
+    ------
+    EstimationError
+        If the level has some of the correlated effects of a bar, and not the others.
+    """
+    stats, v, n = access.data.statistics, access.estimate.values, len(rows.labels)
+    assert stats.slopes is not None
+    names, X = access.estimate.names, dense_columns(rows.X)
+    weights, rest = [], np.full(n, v[-1])
+    for term, matrix in zip(stats.slopes.blocks, stats.slopes.matrices, strict=True):
+        chosen = [t for t in term if t in terms]
+        if chosen and len(chosen) < len(term):
+            raise EstimationError(
+                f"effects of {matrix.groups} are correlated, and predictions with errors have all "
+                f"of them or none: level={[names[t] for t in term]!r} or 'population'"
+            )
+        columns = [rows.slopes[t] for t in term]
+        Z = np.column_stack([np.ones(n) if z is None else z for z in columns])
+        if chosen:
+            weights.append((np.asarray(rows.groups[term[0]], dtype=np.int64), Z))
+            continue
+        weights.append((np.full(n, -1), np.zeros_like(Z)))
+        rest += ((Z @ v[np.array(matrix.places)]) * Z).sum(axis=1)
+    likelihood = SlopesLikelihood(stats, reml=True)
+    of_mean = likelihood.prediction_variances(v, weights, X)
+    return of_mean, of_mean + rest
 
 
 _ROWS = 262_144

@@ -418,6 +418,17 @@ class BlockPoint:
         columns = self.equations.sums.terms[term]
         return np.column_stack([self._solved[0][self.equations.places[c]] for c in columns])
 
+    def combined_variances(self, rows: Any, X: FloatArray) -> FloatArray:
+        """Return the prediction error variances of combinations of effects, (m,).
+
+        Parameters
+        ----------
+        rows : (m, effects) their weights, sparse, in the order of the equations
+        X : (m, p) columns of X, centred
+        """
+        white = self.fixed.whitened(X - rows @ self._border)
+        return self.factor.quadratics(rows) + np.square(white).sum(axis=1)
+
     def prediction_covariances(self, term: int, *, beta_known: bool = False) -> FloatArray:
         """Return the covariance matrices of û − u of the levels of a term, (levels, q, q).
 

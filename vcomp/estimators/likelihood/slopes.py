@@ -173,6 +173,30 @@ class _MatricesPoint:
         """Return the predicted effects of a bar, (levels, q)."""
         return self.point.effects(term) @ self._bases[term].T
 
+    def combined_variances(self, weights: Sequence[Any], X: FloatArray) -> FloatArray:
+        """Return the prediction error variances of combinations of effects, (m,).
+
+        Parameters
+        ----------
+        weights : for each bar the group of each combination, (m,), −1 without one, and the (m, q)
+            weights of its effects
+        X : (m, p) columns of X, centred
+        """
+        from scipy.sparse import csr_array
+
+        equations, rows, columns, values = self.point.equations, [], [], []
+        effects = np.arange(equations.n_effects)
+        for term, U, (groups, own) in zip(equations.sums.terms, self._bases, weights, strict=True):
+            known = np.flatnonzero(groups >= 0)
+            for c, value in zip(term, (own @ U).T, strict=True):
+                rows.append(known)
+                columns.append(effects[equations.places[c]][groups[known]])
+                values.append(value[known])
+        places = np.concatenate(rows), np.concatenate(columns)
+        shape = len(X), equations.n_effects
+        combined = csr_array((np.concatenate(values), places), shape=shape)
+        return self.point.combined_variances(combined, X)
+
     def prediction_covariances(self, term: int, *, beta_known: bool) -> FloatArray:
         """Return the covariance matrices of û − u of a bar, (levels, q, q)."""
         U = self._bases[term]
@@ -348,6 +372,27 @@ class SlopesLikelihood(LastPoint[_MatricesPoint]):
         return FixedForms(
             self.fixed_effects(S)[1], np.asarray(first, float).reshape(by_elements.shape)
         )
+
+    def prediction_variances(
+        self, v: FloatArray, weights: Sequence[tuple[Any, FloatArray]], X: FloatArray
+    ) -> FloatArray:
+        """Return the prediction error variances of combinations of effects, (m,).
+
+        A group that did not occur adds the variance of its combination.
+
+        Parameters
+        ----------
+        v : components in their order
+        weights : for each bar the group of each combination, (m,), −1 for one that did not occur,
+            and the (m, q) weights of its effects on the scale of the data
+        X : (m, p) columns of X, centred
+        """
+        centred = [(groups, own @ A) for (groups, own), A in zip(weights, self.bases, strict=True)]
+        found = self.at(self.matrices_of(v)).combined_variances(centred, X)
+        matrices = self.slopes.centred_matrices(v)
+        for (groups, own), matrix in zip(centred, matrices, strict=True):
+            found += np.where(groups < 0, ((own @ matrix) * own).sum(axis=1), 0.0)
+        return found
 
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at components in their order."""
