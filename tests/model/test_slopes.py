@@ -314,3 +314,29 @@ def test_predictions_of_some_effects_of_a_bar_are_refused(res):
     with pytest.raises(vcomp.EstimationError, match="all of them or none") as error:
         res.get_prediction(DATA, level="g[x]")
     assert "level=['g', 'g[x]']" in str(error.value)
+
+
+def test_kenward_and_rogers_errors_are_those_of_dense_matrices(res):
+    V, X, Z, _ = _dense(res)
+    W = np.linalg.inv(V)
+    phi = np.linalg.inv(X.T @ W @ X)
+    levels = Z.reshape(len(X), -1, 2)
+    a, b = levels[:, :, 0], levels[:, :, 1]
+    parts = [a @ a.T, b @ b.T, a @ b.T + b @ a.T, np.eye(len(X))]
+    P = W - W @ X @ phi @ X.T @ W
+    information = np.array([[0.5 * np.sum(P @ S * (P @ T).T) for S in parts] for T in parts])
+    np.testing.assert_allclose(res.cov_vcomp("expected"), np.linalg.inv(information), rtol=1e-7)
+    C, inside = np.linalg.inv(information), np.zeros((2, 2))
+    first = [X.T @ W @ S @ W @ X for S in parts]
+    for i, S in enumerate(parts):
+        for j, T in enumerate(parts):
+            second = X.T @ W @ S @ W @ T @ W @ X
+            inside += C[i, j] * (second - first[i] @ phi @ first[j])
+    expected = phi + 2.0 * phi @ inside @ phi
+    found = res.fixed_effects(ddf="kenward-roger")
+    np.testing.assert_allclose(found["std_error"], np.sqrt(np.diagonal(expected)), rtol=1e-8)
+    for k, name in enumerate(["Intercept", "x"]):
+        unit = np.eye(2)[k]
+        g = np.array([unit @ phi @ Q @ phi @ unit for Q in first])
+        df = 2.0 * (unit @ phi @ unit) ** 2 / (g @ C @ g)
+        assert found.loc[name, "df"] == pytest.approx(df, rel=1e-7)

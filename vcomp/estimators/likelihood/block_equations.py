@@ -413,6 +413,24 @@ class BlockPoint:
         """Return X'V⁻¹V_jV⁻¹X of each component, (components, p, p)."""
         return -np.tensordot(self._slopes, self._fixed_parts, (0, 0))
 
+    def second_fixed_forms(self) -> FloatArray:
+        """Return the symmetric parts of X'V⁻¹V_iV⁻¹V_jV⁻¹X, (components, components, p, p).
+
+        They are half the second derivatives of X'V⁻¹X.
+        """
+        J, n, p = len(self._phi), self.equations.n_effects, self._ZX.shape[1]
+        moved = self._moved[:, :n].astype(float)
+        solved = self.factor.solve(np.concatenate([*moved], axis=1)).reshape(n, J, p)
+        of_phi = -np.einsum("anp,nbq->abpq", moved, solved)
+        of_phi = of_phi + of_phi.transpose(0, 1, 3, 2)
+        found = np.einsum("ai,abpq,bj->ijpq", self._slopes, of_phi, self._slopes)
+        for a, b in combinations_with_replacement(range(p), 2):
+            bent = self._bent(self._fixed_parts[:, a, b])
+            found[:, :, a, b] += bent
+            if a != b:
+                found[:, :, b, a] += bent
+        return 0.5 * found
+
     def effects(self, term: int) -> FloatArray:
         """Return the predicted effects of a term, (levels, q)."""
         columns = self.equations.sums.terms[term]

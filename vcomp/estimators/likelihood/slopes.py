@@ -169,6 +169,11 @@ class _MatricesPoint:
         """Return X'V⁻¹V_jV⁻¹X of each element, the residual first."""
         return np.tensordot(self._turn.T, self.point.fixed_forms(), 1)
 
+    def second_fixed_forms(self) -> FloatArray:
+        """Return the symmetric parts of X'V⁻¹V_iV⁻¹V_jV⁻¹X of all elements."""
+        turned = np.tensordot(self._turn.T, self.point.second_fixed_forms(), 1)
+        return np.tensordot(self._turn.T, turned.swapaxes(0, 1), 1)
+
     def effects(self, term: int) -> FloatArray:
         """Return the predicted effects of a bar, (levels, q)."""
         return self.point.effects(term) @ self._bases[term].T
@@ -364,14 +369,20 @@ class SlopesLikelihood(LastPoint[_MatricesPoint]):
         """Return β̂ and its covariance matrix, on the centred scale."""
         return self.at(S).point.fixed_effects()
 
-    def fixed_forms(self, S: FloatArray) -> FixedForms:
-        """Return the forms of X in V⁻¹ by the components, on the centred scale."""
+    def fixed_forms(self, S: FloatArray, *, second: bool = False) -> FixedForms:
+        """Return the forms of X in V⁻¹ by the components, on the centred scale.
+
+        Those of second order are included if `second`.
+        """
         # ∂ by components = ∂ by elements · ∂ elements by components
         by_elements = self.unit * np.roll(self.at(S).fixed_forms(), -1, axis=0)
-        first = np.linalg.solve(self.back.T, by_elements.reshape(len(self.back), -1))
-        return FixedForms(
-            self.fixed_effects(S)[1], np.asarray(first, float).reshape(by_elements.shape)
-        )
+        inverse = np.linalg.inv(self.back)  # of the order of the components
+        first = np.tensordot(inverse.T, by_elements, 1)
+        if not second:
+            return FixedForms(self.fixed_effects(S)[1], first)
+        both = self.unit**2 * np.roll(self.at(S).second_fixed_forms(), -1, axis=(0, 1))
+        both = np.tensordot(inverse.T, both, 1).swapaxes(0, 1)
+        return FixedForms(self.fixed_effects(S)[1], first, np.tensordot(inverse.T, both, 1))
 
     def prediction_variances(
         self, v: FloatArray, weights: Sequence[tuple[Any, FloatArray]], X: FloatArray
