@@ -64,8 +64,8 @@ class UniverseScores(HasDStudies, Fitted):
         refuse_slopes(
             record.tables.components,
             "a D-study",
-            "universe scores then depend on its value: fit intercepts alone, on scores of one "
-            "value, or with the covariate in the fixed part",
+            "universe scores depend on the covariate then: fit intercepts alone, for instance to "
+            "the scores at one value",
         )
         if record.structure.replicated and REPLICATE in record.structure.facets:
             raise PlanError(
