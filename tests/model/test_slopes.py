@@ -340,3 +340,46 @@ def test_kenward_and_rogers_errors_are_those_of_dense_matrices(res):
         g = np.array([unit @ phi @ Q @ phi @ unit for Q in first])
         df = 2.0 * (unit @ phi @ unit) ** 2 / (g @ C @ g)
         assert found.loc[name, "df"] == pytest.approx(df, rel=1e-7)
+
+
+def test_the_model_has_the_likelihood_at_any_components(res):
+    model = vcomp.VarianceComponentsModel("y ~ x + (x|g)", DATA)
+    assert model.loglike(res.vcomp) == pytest.approx(res.llf, rel=1e-13)
+    np.testing.assert_allclose(model.score(res.vcomp), 0.0, atol=1e-6)
+    for kind in ("observed", "expected", "average"):
+        inverse = np.linalg.inv(model.information(res.vcomp, information=kind))
+        np.testing.assert_allclose(inverse, res.cov_vcomp(kind), rtol=1e-6)
+    elsewhere = np.array([3.0, 1.5, -0.8, 1.2])
+    V, X, _, _ = _dense(type("", (), {"vcomp": pd.Series(elsewhere, NAMES)}))
+    y, W = DATA["y"].to_numpy(), np.linalg.inv(V)
+    r = y - X @ np.linalg.solve(X.T @ W @ X, X.T @ W @ y)
+    expected = -0.5 * (np.linalg.slogdet(V)[1] + r @ W @ r + len(y) * np.log(2.0 * np.pi))
+    assert model.loglike(elsewhere, reml=False) == pytest.approx(expected, rel=1e-12)
+    g = np.unique(DATA["g"]) == DATA["g"].to_numpy()[:, None]
+    gx = g * DATA["x"].to_numpy()[:, None]
+    parts = [g @ g.T, gx @ gx.T, g @ gx.T + gx @ g.T, np.eye(len(y))]
+    slopes = [0.5 * (r @ W @ S @ W @ r - np.sum(W * S)) for S in parts]
+    np.testing.assert_allclose(model.score(elsewhere, reml=False), slopes, rtol=1e-9)
+    with pytest.raises(vcomp.EstimationError, match="of g are no covariance matrix"):
+        model.loglike([1.0, 1.0, 1.5, 1.0])
+
+
+def test_covariances_of_effects_are_blocks(res):
+    v = res.vcomp
+    assert res.cov_re.to_numpy().tolist() == [
+        [v.iloc[0], v.iloc[2]],
+        [v.iloc[2], v.iloc[1]],
+    ]
+    assert list(res.cov_re.index) == NAMES[:2]
+
+
+def test_pictures_and_presets_know_slopes(res):
+    from matplotlib.figure import Figure
+
+    axes = res.plot("effects", term="g[x]", ax=Figure().subplots())
+    assert "g[x]" in axes.get_xlabel()
+    assert len(res.plot(ax=Figure().subplots()).get_yticklabels()) == 4
+    with pytest.raises(vcomp.DataError, match="no predicted effects"):
+        res.plot("effects", term="g[(Intercept),x]")
+    with pytest.raises(vcomp.EstimationError, match="without random slopes"):
+        vcomp.presets.precision(res)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import DesignError
+from vcomp.exceptions import DesignError, EstimationError
 from vcomp.formula import INTERCEPT, EffectMatrix, FixedPart, Formula, RandomTerm
 
 _CONSTANT = 1e-11
@@ -119,6 +119,24 @@ class Slopes:
             (dropped,) = set(range(len(matrix.effects))).difference(kept) or (None,)
             columns.append(own if own is None or dropped is None else own.without(dropped))
         return Slopes(tuple(matrices), tuple(columns)), left
+
+    def check_matrices(self, v: FloatArray) -> None:
+        """Refuse components whose matrices are not positive semidefinite.
+
+        Raises
+        ------
+        EstimationError
+        """
+        for matrix in self.matrices:
+            values = v[np.array(matrix.places)]
+            scale = np.sqrt(np.abs(np.diagonal(values)))
+            scaled = values / np.outer(scale, scale) if scale.all() else values
+            if np.linalg.eigvalsh(scaled)[0] < -_CONSTANT * max(1.0, float(np.abs(scaled).max())):
+                raise EstimationError(
+                    f"the variances and covariances of {matrix.groups} are no covariance matrix: "
+                    "a variance is negative, or a covariance too large for its variances",
+                    term=matrix.groups,
+                )
 
     def centred_matrices(self, v: FloatArray) -> list[FloatArray]:
         """Return for each bar the covariance matrix of the effects of its centred columns.

@@ -159,9 +159,19 @@ class Estimates(Fitted):
 
     @property
     def cov_re(self) -> pd.DataFrame:
-        """Covariance matrix of the effects of a row's levels, a row for each random term."""
-        estimate = self._record.estimate
-        return matrix(np.diag(estimate.values[:-1]), estimate.names[:-1])
+        """Covariance matrix of the effects of a row's levels, a row for each random term.
+
+        Effects of one bar, such as intercept and slope, are correlated.
+        """
+        components = self._record.components
+        names, v = components.names[:-1], components.values
+        covariance = np.diag(v[:-1])
+        for effects in components.matrices:
+            places = np.array(effects.places)
+            at = np.diagonal(places)
+            covariance[np.ix_(at, at)] = v[places]
+        n_terms = len(names) - len(components.covariance_names)
+        return matrix(covariance[:n_terms, :n_terms], names[:n_terms])
 
     @property
     def bse_vcomp(self) -> pd.Series:

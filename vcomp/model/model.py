@@ -32,6 +32,7 @@ from vcomp.estimators.likelihood import (
     InformationKind,
     LikelihoodEngine,
     LikelihoodMethod,
+    SlopesLikelihood,
     choose_engine,
 )
 from vcomp.exceptions import EstimationError, VcompError, guarded, warn
@@ -60,7 +61,8 @@ class LikelihoodOfData:
         Parameters
         ----------
         params : (k + 1,) components in the order of :attr:`component_names`, or a mapping or
-            Series by name; not negative, the residual positive
+            Series by name; not negative, the residual positive, and with random slopes positive
+            semidefinite matrices
         reml : the restricted likelihood, or the full one
 
         Raises
@@ -68,6 +70,8 @@ class LikelihoodOfData:
         EstimationError
             If the components are not of that form.
         """
+        if self.statistics.slopes is not None:
+            return self._with_slopes(reml=reml).loglike_of(self._components(params))
         return self._engine(reml=reml).loglike(self._components(params))
 
     @guarded
@@ -79,6 +83,8 @@ class LikelihoodOfData:
         params : as for :meth:`loglike`
         reml : of the restricted likelihood, or of the full one
         """
+        if self.statistics.slopes is not None:
+            return self._with_slopes(reml=reml).score_of(self._components(params))
         return self._engine(reml=reml).derivatives(self._components(params)).score
 
     @guarded
@@ -107,6 +113,9 @@ class LikelihoodOfData:
                 f"information={information!r} is not known; it is 'observed', 'expected' or "
                 "'average'"
             )
+        if self.statistics.slopes is not None:
+            likelihood = self._with_slopes(reml=reml)
+            return likelihood.information_of(self._components(params), information)
         return self._engine(reml=reml).information(self._components(params), information)
 
     def hessian(self, params: Components, *, reml: bool = True) -> FloatArray:
@@ -121,6 +130,9 @@ class LikelihoodOfData:
 
     def _engine(self, *, reml: bool) -> LikelihoodEngine:
         return self._restricted if reml else self._full
+
+    def _with_slopes(self, *, reml: bool) -> SlopesLikelihood:
+        return SlopesLikelihood(self.statistics, reml=reml)
 
     @cached_property
     def _restricted(self) -> LikelihoodEngine:
@@ -145,6 +157,10 @@ class LikelihoodOfData:
             raise EstimationError(
                 f"components have shape {v.shape}; there are {len(names)}: {', '.join(names)}"
             )
+        slopes = self.statistics.slopes
+        if slopes is not None and np.isfinite(v).all() and v[-1] > 0.0:
+            slopes.check_matrices(v)
+            return v
         if not np.isfinite(v).all() or (v < 0.0).any() or v[-1] == 0.0:
             raise EstimationError("components must not be negative, and the residual positive")
         return v

@@ -203,7 +203,9 @@ class VarianceComponentsResults(
                     "intervals of predicted effects are from their prediction errors; leave out "
                     "interval="
                 )
-            name = _term(self._record.estimate.names, term)
+            covariances = self._record.components.covariance_names
+            names = [n for n in self._record.estimate.names if n not in covariances]
+            name = _term(names, term)
             check_alpha(alpha)
             effects = _with_intervals(self.random_effects[name], alpha)
             return plots.effects(effects, name, alpha=alpha, ax=ax)

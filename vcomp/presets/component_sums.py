@@ -11,7 +11,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import PlanError, did_you_mean, is_real
-from vcomp.formula import REPLICATE, RESIDUAL
+from vcomp.formula import REPLICATE, RESIDUAL, refuse_slopes
 from vcomp.gtheory import PublishedComponents
 from vcomp.inference import Projected, Quantities, VarianceComponents
 from vcomp.inference.intervals import FromComponents, IntervalSource
@@ -153,11 +153,15 @@ def components_of(res: object, function: str) -> VarianceComponents:
     ------
     PlanError
         If it is another object.
+    EstimationError
+        If the fit has random slopes.
     """
     if isinstance(res, PublishedComponents):
         return res.components
     if isinstance(res, VarianceComponentsResults):
-        return record_of(res).components
+        components = record_of(res).components
+        refuse_slopes(components, f"{function}()", "fit intercepts alone")
+        return components
     raise PlanError(
         f"{function}() needs a result, such as vcomp.fit() returns, or published components of "
         f"vcomp.from_components() or vcomp.from_mean_squares(), not a {type(res).__name__}"

@@ -115,6 +115,8 @@ def choose_engine(
     EstimationError
         If the requested engine does not apply to these data, or no engine fits into memory.
     """
+    if stats.slopes is not None:
+        raise EstimationError("this is for models without random slopes")
     iterative = partial(
         _iterative, stats, limits, reml=reml, n_probes=n_probes, seed=seed, repeated=repeated
     )

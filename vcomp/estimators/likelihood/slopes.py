@@ -363,6 +363,24 @@ class SlopesLikelihood(LastPoint[_MatricesPoint]):
         """Return the observed information."""
         return self.information(S, "observed")
 
+    # By components in their order ---------------------------------------------------------------
+
+    def loglike_of(self, v: FloatArray) -> float:
+        """Return the log-likelihood at components."""
+        return self.loglike(self.matrices_of(v))
+
+    def score_of(self, v: FloatArray) -> FloatArray:
+        """Return the gradient by the components."""
+        t, a, b = np.array(elements(self.linked)).T
+        gradient = self.gradient(self.matrices_of(v))[t, a, b]
+        by_element = np.where(a == b, 1.0, 2.0) * gradient
+        return np.asarray(np.linalg.solve(self.back.T, by_element), dtype=float)
+
+    def information_of(self, v: FloatArray, kind: InformationKind) -> FloatArray:
+        """Return an information matrix of the components."""
+        half = np.linalg.solve(self.back.T, self.information(self.matrices_of(v), kind))
+        return np.asarray(np.linalg.solve(self.back.T, half.T), dtype=float)
+
     # Effects -------------------------------------------------------------------------------------
 
     def fixed_effects(self, S: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -518,9 +536,7 @@ def _certificate(
     tol: float,
 ) -> Certificate:
     fixed = np.isnan(np.diagonal(covariance))
-    t, a, b = np.array(elements(likelihood.linked)).T
-    by_element = np.where(a == b, 1.0, 2.0) * likelihood.gradient(end.S)[t, a, b]
-    score = np.linalg.solve(likelihood.back.T, by_element)
+    score = likelihood.score_of(likelihood.components(end.S))
     J = end.tangent
     U, s, _ = np.linalg.svd(J, full_matrices=False)
     U = U[:, s > 1e-9 * s[0]] if s.size else U
