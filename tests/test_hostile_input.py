@@ -197,6 +197,7 @@ class Exhausted:
 
 ARGUMENTS = {
     "f_test": ("g[T.v]",),
+    "wald_test": ("g[T.v]",),
     "t_test": ("g[T.v]",),
     "from_json": ("{}",),
     "interval_source": ("auto",),
