@@ -29,3 +29,8 @@ from .least_squares_means import level_rows as level_rows
 from .parser import Formula as Formula
 from .parser import names_in as names_in
 from .parser import parse as parse
+from .reference_grid import GridFactor as GridFactor
+from .reference_grid import ReferenceGrid as ReferenceGrid
+from .term_cells import FixedTerm as FixedTerm
+from .term_cells import factors_in as factors_in
+from .term_cells import fixed_terms as fixed_terms
