@@ -205,6 +205,7 @@ class HypothesisTests(Fitted):
         >>> data = vcomp.datasets.load("bodoff2007_alpha")
         >>> res = vcomp.fit("score ~ C(sys) + (1|topic)", data)
         >>> print(res.f_test("sys"))
+        C(sys): F = 5.247, p = 0.0226; F-test with Satterthwaite's degrees of freedom, F(4, 8.0).
         """
         fit = fixed_fit(self._record, self._rows)
         return hypotheses.f_test_of(fit, contrasts, ddf, cov_type)

@@ -87,7 +87,10 @@ class ModelTables(UniverseScores):
         >>> import vcomp
         >>> data = vcomp.datasets.load("bodoff2007_alpha")
         >>> res = vcomp.fit("score ~ C(sys) + (1|topic)", data)
-        >>> res.anova().round(3)  # doctest: +NORMALIZE_WHITESPACE
+        >>> res.anova().round(3)
+                sum_sq  mean_sq  df_num  df_denom      F  p_value
+        term
+        C(sys)   0.144    0.036       4       8.0  5.247    0.023
         """
         fit = fixed_fit(self._record, self._rows)
         return hypotheses.anova_of_terms(fit, type, ddf, cov_type)
@@ -156,6 +159,13 @@ class ModelTables(UniverseScores):
         >>> res = vcomp.fit("score ~ C(sys) + (1|topic)", data)
         >>> means = res.marginal_means("sys", test="tukey")
         >>> means.table[["mean", "std_error", "group"]].round(3)
+                      mean  std_error group
+        sys
+        algorithm 1  0.600      0.054     b
+        algorithm 2  0.720      0.054    ab
+        algorithm 3  0.883      0.054     a
+        algorithm 4  0.650      0.054    ab
+        algorithm 5  0.767      0.054    ab
         """
         from vcomp.model.marginal_means import marginal_means  # deferred for start-up time
 
@@ -200,6 +210,9 @@ class ModelTables(UniverseScores):
         >>> import vcomp
         >>> data = vcomp.datasets.load("bodoff2007_alpha")
         >>> vcomp.fit("score ~ C(sys) + (1|topic)", data).r2().round(3)
+        marginal       0.544
+        conditional    0.637
+        Name: r2, dtype: float64
         """
         fixed = _variance_of_fixed(self._rows)
         components = np.maximum(self._record.estimate.values, 0.0)
@@ -240,6 +253,10 @@ class ModelTables(UniverseScores):
         >>> import vcomp
         >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
         >>> res.icc(interval="mls").round(3)
+                   estimate     se    low   high
+        component
+        sys           0.530  0.260  0.029  0.922
+        topic         0.096  0.167  0.000  0.874
         """
         import pandas as pd
 
@@ -264,6 +281,11 @@ class ModelTables(UniverseScores):
         >>> import vcomp
         >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
         >>> res.varcorr().round(4)
+                   variance  std_dev
+        component
+        sys          0.0097   0.0986
+        topic        0.0018   0.0420
+        Residual     0.0069   0.0829
         """
         import pandas as pd
 

@@ -535,8 +535,7 @@ def _refuse_whole_term(
         contrasts = ", ".join(f"{name} = 0" for name in columns)
         raise EstimationError(
             f"{term!r} is a term and not a column of the fixed part. Its columns are tested by "
-            f"{contrasts!r}, and the whole by res.f_test({term!r}); res.compare_levels() compares "
-            "the levels of a factor in pairs",
+            f"{contrasts!r}, and the whole by res.f_test({term!r})",
             term=term,
         )
     if term in components:
