@@ -13,7 +13,7 @@ import vcomp
 from vcomp._plugins import Group
 
 PAGE = (Path(__file__).parents[1] / "docs/reference/stability.md").read_text(encoding="utf-8")
-FRAMES = re.findall(r"^\| `(res\..+?)` \| (`.+`) \|$", PAGE, re.MULTILINE)
+FRAMES = re.findall(r"^\| `((?:res|fixed)\..+?)` \| (`.+`) \|$", PAGE, re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -21,10 +21,15 @@ def res():
     return vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
 
 
+@pytest.fixture(scope="module")
+def fixed():
+    return vcomp.fit("score ~ C(sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+
+
 @pytest.mark.parametrize(("call", "columns"), FRAMES, ids=[call for call, _ in FRAMES])
-def test_frames_begin_with_the_columns_of_the_page(res, call, columns):
+def test_frames_begin_with_the_columns_of_the_page(res, fixed, call, columns):
     wanted = re.findall("`(.+?)`", columns)
-    assert list(eval(call, {"res": res}).columns)[: len(wanted)] == wanted
+    assert list(eval(call, {"res": res, "fixed": fixed}).columns)[: len(wanted)] == wanted
 
 
 def test_public_names_are_in_the_reference():

@@ -516,6 +516,16 @@ def test_covariates_are_compared_as_factors():
     data = SCORES.assign(sys=SCORES["sys"].str[1:].astype(int))
     res = vcomp.fit(FIXED, data)
     refused(lambda: res.compare_levels("sys"), "write C(sys) in the formula")
-    found = vcomp.fit("score ~ C(sys) + (1|topic)", data).compare_levels("sys").table.iloc[0]
+    refused(lambda: res.marginal_means("sys"), "write C(sys) in the formula")
+    res = vcomp.fit("score ~ C(sys) + (1|topic)", data)
+    found = res.compare_levels("sys").table.iloc[0]
     assert found["difference"] == pytest.approx((WIDE["s0"] - WIDE["s1"]).mean(), rel=1e-9)
     assert found["std_error"] ** 2 == pytest.approx(2 * MS_RESIDUAL / 12, rel=1e-6)
+    means = res.marginal_means("sys").table["mean"]
+    np.testing.assert_allclose(means, WIDE.mean(), rtol=1e-9)
+
+
+def test_terms_are_tested_as_a_whole():
+    res = vcomp.fit(FIXED, SCORES)
+    refused(lambda: res.t_test("sys"), "the whole by res.f_test('sys')")
+    assert res.f_test("sys").statistic == pytest.approx(MS_SYS / MS_RESIDUAL, rel=1e-6)

@@ -43,12 +43,12 @@ def refused(res, name):
     [
         ("fit", "vcomp.fit(formula, data) fits another model"),
         ("random_effects_cov", "for term, f in res.random_effects.items()"),
-        ("VarCorr", "write res.gstudy() (res is the result)"),
+        ("VarCorr", "write res.varcorr() (res is the result)"),
         ("ranef", "write res.random_effects (res is the result)"),
         ("fixef", "write res.fe_params (res is the result)"),
         ("logLik", "write res.llf (res is the result)"),
         ("AIC", "write res.aic (res is the result)"),
-        ("anova", "vcomp.compare(smaller, res) compares models"),
+        ("lrtest", "vcomp.compare(smaller, res) is the likelihood-ratio test"),
         ("nothing", "has no attribute 'nothing'"),
     ],
 )

@@ -33,3 +33,8 @@ from .parser import RandomTerm as RandomTerm
 from .parser import names_in as names_in
 from .parser import parse as parse
 from .parser import refuse_slopes as refuse_slopes
+from .reference_grid import GridFactor as GridFactor
+from .reference_grid import ReferenceGrid as ReferenceGrid
+from .term_cells import FixedTerm as FixedTerm
+from .term_cells import factors_in as factors_in
+from .term_cells import fixed_terms as fixed_terms

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,7 +104,7 @@ def level_rows(fixed: FixedPart, facet: str, means: FloatArray | None) -> LevelR
             raise _twice(facet, info.factor.code, other.factor.code)
     X, left_out = _all_columns(fixed, means, info.factor), fixed.left_out
     levels, interacting = tuple(info.categories), tuple(_interacting(fixed, info.factor))
-    names = (info.factor.code, *sorted(_first_names(info.factor.code)))
+    names = (info.factor.code, *sorted(first_names(info.factor.code)))
     if left_out is None:
         return LevelRows(levels, X, interacting, names=names)
     estimable: BoolArray = np.asarray(left_out.are_same(X).all(axis=1))
@@ -154,24 +154,45 @@ def _all_columns(fixed: FixedPart, means: FloatArray | None, own: Any = None) ->
     info = fixed.design_info
     if means is not None and fixed.left_out is not None:
         means = fixed.left_out.all_columns(means)
-    covariates = _covariates(info, means)
     levels = 1 if own is None else len(info.factor_infos[own].categories)
-    parts = [np.zeros((levels, 0))]
-    for subterm, _ in _subterms(info):
-        row = np.ones((levels, 1))
+    weights = {} if own is None else {own.code: np.eye(levels)}
+    return weighted_columns(fixed, levels, weights, _covariates(info, means))
+
+
+def weighted_columns(
+    fixed: FixedPart,
+    n_rows: int,
+    weights: Mapping[str, FloatArray],
+    products: Mapping[tuple[str, ...], FloatArray],
+) -> FloatArray:
+    """Return rows of all columns, also of those that are left out, averaged over levels.
+
+    Parameters
+    ----------
+    fixed : the coded fixed part
+    n_rows : number of rows, n
+    weights : by factor (n, levels) weights of its levels in each row; equal ones if it is absent
+    products : values of the products of covariates, by their expressions in the order of a term
+    """
+    info = fixed.design_info
+    parts = [np.zeros((n_rows, 0))]
+    for subterm, _ in subterms(info):
+        row = np.ones((n_rows, 1))
         for factor in subterm.factors:
             if factor not in subterm.contrast_matrices:
                 continue  # covariates follow as one product
             contrast = np.asarray(subterm.contrast_matrices[factor].matrix, dtype=float)
-            values = contrast if factor == own else contrast.mean(axis=0, keepdims=True)
-            row = _products(row, np.broadcast_to(values, (levels, contrast.shape[1])))
+            mean = contrast.mean(axis=0, keepdims=True)
+            values = weights[factor.code] @ contrast if factor.code in weights else mean
+            row = _products(row, np.broadcast_to(values, (n_rows, contrast.shape[1])))
         numbers = _numbers(subterm)
         if numbers:
-            row = _merged(info, subterm, row, covariates[numbers])
+            row = _merged(info, subterm, row, products[numbers])
         parts.append(row)
     if fixed.factor is not None:
-        share = 1.0 / len(fixed.factor.levels)
-        parts.append(np.full((levels, fixed.factor.n_columns), share))
+        k = len(fixed.factor.levels)
+        of_factor = weights.get(fixed.factor.code, np.full((n_rows, k), 1.0 / k))
+        parts.append(of_factor[:, 1:])
     return np.concatenate(parts, axis=1)
 
 
@@ -205,11 +226,11 @@ def _numbers(subterm: Any) -> tuple[str, ...]:
     return tuple(f.code for f in subterm.factors if f not in subterm.contrast_matrices)
 
 
-def _subterms(info: Any) -> Iterator[tuple[Any, slice]]:
+def subterms(info: Any) -> Iterator[tuple[Any, slice]]:
     """Yield the parts of terms with the places of their columns."""
     at = 0
-    for subterms in info.term_codings.values():
-        for subterm in subterms:
+    for of_term in info.term_codings.values():
+        for subterm in of_term:
             yield subterm, slice(at, at + subterm.num_columns)
             at += subterm.num_columns
 
@@ -221,8 +242,8 @@ def _covariates(info: Any, means: FloatArray | None) -> dict[tuple[str, ...], Fl
     coded in full in some part, so that their columns can be added up to those of the covariates.
     """
     means_by_name: dict[tuple[str, ...], FloatArray] = {}
-    wanted = dict.fromkeys(_numbers(subterm) for subterm, _ in _subterms(info))
-    for subterm, place in _subterms(info):
+    wanted = dict.fromkeys(_numbers(subterm) for subterm, _ in subterms(info))
+    for subterm, place in subterms(info):
         numbers = _numbers(subterm)
         if not numbers or numbers in means_by_name:
             continue
@@ -267,22 +288,22 @@ def fixed_effects(fixed: FixedPart) -> frozenset[frozenset[str]]:
     info = fixed.design_info
     for term in () if info is None or not fixed.is_known else info.terms:
         factors = [info.factor_infos[factor] for factor in term.factors]
-        columns = [_first_names(f.factor.code) for f in factors if f.type == "categorical"]
+        columns = [first_names(f.factor.code) for f in factors if f.type == "categorical"]
         if len(columns) == len(factors) and all(columns):
             effects.add(frozenset().union(*columns))
     return frozenset(effects - {frozenset()})
 
 
 def _is_of(code: str, facet: str) -> bool:
-    return code == facet or facet in _first_names(code)
+    return code == facet or facet in first_names(code)
 
 
-def _first_names(code: str) -> set[str]:
+def first_names(code: str) -> set[str]:
     """Return the column of ``C(column, …)``, ``Q("column")`` or ``column``; nothing of others."""
     node: ast.expr = ast.parse(code.strip(), mode="eval").body
     match node:
         case ast.Call(func=ast.Name(id="C"), args=[first, *_]):
-            return _first_names(ast.unparse(first))
+            return first_names(ast.unparse(first))
         case ast.Call(func=ast.Name(id="Q"), args=[ast.Constant(value=str(name))]):
             return {name}
         case ast.Name(id=name):

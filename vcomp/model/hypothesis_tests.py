@@ -186,15 +186,30 @@ class HypothesisTests(Fitted):
 
         Parameters
         ----------
-        contrasts : rows of numbers, one for each fixed effect; or text such as ``"x = z, x = 1"``
+        contrasts : rows of numbers, one for each fixed effect; text such as ``"x = z, x = 1"``; or
+            the name of a factor or an interaction, ``"recipe"`` or ``"recipe:oven"``, whose row of
+            :meth:`~vcomp.VarianceComponentsResults.anova` of type 3 this is. The name of a column
+            is that column
         ddf, cov_type : as for :meth:`fixed_effects`
 
         Raises
         ------
         EstimationError
-            As for :meth:`t_test`, or if the contrasts contradict each other.
+            As for :meth:`t_test`, or if the contrasts contradict each other, a name is not known,
+            or all columns of the term depend on those of others.
+        DataError
+            If a term is named, and the result was loaded without its rows.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ C(sys) + (1|topic)", data)
+        >>> print(res.f_test("sys"))
+        C(sys): F = 5.247, p = 0.0226; F-test with Satterthwaite's degrees of freedom, F(4, 8.0).
         """
-        return fixed_fit(self._record, self._rows).f_test(contrasts, ddf, cov_type)
+        fit = fixed_fit(self._record, self._rows)
+        return hypotheses.f_test_of(fit, contrasts, ddf, cov_type)
 
     @guarded
     def wald_test(self, contrasts: Any, cov_type: CovarianceOfFixed = "model") -> HypothesisTest:

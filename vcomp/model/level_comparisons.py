@@ -129,9 +129,7 @@ def compare_levels(
     facet, test, levels, baseline, correction, alpha, ddf, cov_type : as of
         ``VarianceComponentsResults.compare_levels``
     """
-    import pandas as pd
-
-    _check_options(test, baseline, correction)
+    check_options(test, baseline, correction)
     check_alpha(alpha)
     if not isinstance(facet, str):
         raise PlanError(
@@ -139,8 +137,32 @@ def compare_levels(
             f"for combinations of levels, fit their term and compare {_joined(facet)}"
         )
     compared = _levels_of(record, access, facet, test, ddf, cov_type)
+    return of_compared(record, facet, compared, test, levels, baseline, correction, alpha)
+
+
+def of_compared(
+    record: FitRecord,
+    facet: str,
+    compared: ComparedLevels,
+    test: LevelTest,
+    levels: Iterable[object] | None,
+    baseline: object | None,
+    correction: CorrectionName | None,
+    alpha: float,
+) -> PairwiseComparisons:
+    """Return the differences between levels that are known with their means.
+
+    Parameters
+    ----------
+    record : of the fit
+    facet : name of the levels
+    compared : the levels
+    test, levels, baseline, correction, alpha : as of :func:`compare_levels`
+    """
+    import pandas as pd
+
     kept = _chosen(facet, compared, levels)
-    names = [_label(compared.names[place]) for place in kept]
+    names = [label_of(compared.names[place]) for place in kept]
     if baseline is not None:
         _check_estimable(facet, compared, [baseline], "name another baseline=")
     pairs = _pairs(facet, names, baseline)
@@ -174,7 +196,7 @@ def _joined(facets: object) -> str:
     return repr(":".join(names)) if names else "such as 'a:b'"
 
 
-def _check_options(test: object, baseline: object, correction: object) -> None:
+def check_options(test: object, baseline: object, correction: object) -> None:
     """Refuse options that are unknown, or that the test does not use."""
     if isinstance(test, str) and test in CORRECTIONS:
         raise PlanError(f"{test!r} is a correction of t-tests: correction={test!r}")
@@ -203,10 +225,10 @@ def _chosen(facet: str, compared: ComparedLevels, levels: Iterable[object] | Non
     else:
         levels = list(levels)
         _check_estimable(facet, compared, levels)
-        kept = [_place(facet, names, level) for level in levels]
+        kept = [place_of(facet, names, level) for level in levels]
     if len(set(kept)) < len(kept):
         twice = next(place for place in kept if kept.count(place) > 1)
-        raise PlanError(f"level {_label(names[twice])!r} of {facet} is given twice")
+        raise PlanError(f"level {label_of(names[twice])!r} of {facet} is given twice")
     if len(kept) < 2:
         _check_estimable(facet, compared, compared.not_estimable)
         raise PlanError(
@@ -222,12 +244,12 @@ def _check_estimable(
     instead: str = "leave it out of levels=",
 ) -> None:
     """Refuse levels whose means are not estimable from the rows."""
-    labels = {str(_label(level)) for level in compared.not_estimable}
+    labels = {str(label_of(level)) for level in compared.not_estimable}
     others = f"{instead}, or " if len(compared.names) > 1 else ""
     for level in wanted:
-        if str(_label(level)) in labels:
+        if str(label_of(level)) in labels:
             raise EstimationError(
-                f"the mean of {facet} {_label(level)!r} over the levels of the other factors is "
+                f"the mean of {facet} {label_of(level)!r} over the levels of the other factors is "
                 f"not estimable, as some combinations have no rows; {others}fit {facet} without "
                 "its interactions"
             )
@@ -237,14 +259,14 @@ def _left_out(facet: str, compared: ComparedLevels, levels: object | None) -> li
     """Return a note on levels that are missing, unless the levels were named."""
     if levels is not None or not compared.not_estimable:
         return []
-    absent = ", ".join(str(_label(level)) for level in compared.not_estimable)
+    absent = ", ".join(str(label_of(level)) for level in compared.not_estimable)
     why = "Left out, as some combinations with levels of other factors have no rows"
     return [f"{why}: {facet} {absent}."]
 
 
-def _place(facet: str, names: Sequence[Any], level: object) -> int:
+def place_of(facet: str, names: Sequence[Any], level: object) -> int:
     """Return the position of a level, given as it is or as text."""
-    plain, wanted = [_label(name) for name in names], str(_label(level))
+    plain, wanted = [label_of(name) for name in names], str(label_of(level))
     for place, name in enumerate(plain):
         if type(name) is type(level) and name == level:
             return place
@@ -258,10 +280,10 @@ def _place(facet: str, names: Sequence[Any], level: object) -> int:
     return labels.index(wanted)
 
 
-def _label(level: Any) -> Any:
+def label_of(level: Any) -> Any:
     """Return a level as Python's text, truth value or number; combinations of levels as text."""
     if isinstance(level, tuple):
-        return ":".join(str(_label(part)) for part in level)
+        return ":".join(str(label_of(part)) for part in level)
     plain = plain_label(level)
     # patsy makes floats of whole numbers.
     return int(plain) if isinstance(plain, float) and plain.is_integer() else plain
@@ -282,7 +304,7 @@ def _pairs(
     """
     k = len(names)
     if baseline is not None:
-        return pairs_with_baseline(k, _place(facet, names, baseline))
+        return pairs_with_baseline(k, place_of(facet, names, baseline))
     check_memory(
         0.5 * _BYTES * k * (k - 1.0),
         f"the pairs of {display.counted(k, facet)} need",
@@ -379,7 +401,7 @@ def _of_factor(
         return None if cov_type == "robust" else fit.error_slopes(rows.X, pairs)
 
     means = rows.X @ record.estimate.beta
-    how = _how(ddf, cov_type)
+    how = errors_in_words(ddf, cov_type)
     return ComparedLevels(
         rows.levels, means, tested, *how, tuple(notes), slopes, rows.not_estimable
     )
@@ -392,7 +414,7 @@ def _averages(n_columns: int, n_levels: int) -> list[str]:
     return []
 
 
-def _how(ddf: DegreesOfFreedom, cov_type: CovarianceOfFixed) -> tuple[str, str]:
+def errors_in_words(ddf: DegreesOfFreedom, cov_type: CovarianceOfFixed) -> tuple[str, str]:
     """Return the description of the errors, and the symbol of the statistic."""
     words = _DEGREES.get(ddf, "")
     return words if cov_type == "model" else f"{words}, {_ROBUST}", "z" if ddf == "normal" else "t"
@@ -426,7 +448,9 @@ def _of_wide_factor(
         return fit.differences(X, (first, second), ddf, cov_type)
 
     means, notes = float(row[0] @ beta) + of_levels, _averages(beta.size, len(factor.levels))
-    return ComparedLevels(tuple(factor.levels), means, tested, *_how(ddf, cov_type), tuple(notes))
+    return ComparedLevels(
+        tuple(factor.levels), means, tested, *errors_in_words(ddf, cov_type), tuple(notes)
+    )
 
 
 def _of_term(name: str, term: TermLevels) -> ComparedLevels:

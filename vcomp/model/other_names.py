@@ -12,7 +12,6 @@ _EXPRESSIONS: Mapping[str, str] = {
     "coefficients": "res.fe_params",
     "beta": "res.fe_params",
     "coef_table": "res.fixed_effects()",
-    "varcorr": "res.gstudy()",
     "cov_re_unscaled": "res.cov_re / res.scale",
     "vcomp_params": "res.vcomp",
     "variances": "res.vcomp",
@@ -69,9 +68,8 @@ _EXPRESSIONS: Mapping[str, str] = {
 """Expressions of the same numbers, with the result called ``res``; names in lower case."""
 
 _TASKS: Mapping[str, str] = {
-    "anova": "vcomp.compare(smaller, res) compares models, and res.f_test('x = 0') tests fixed "
-    "effects",
-    "wald_test_terms": "res.f_test('x = 0') tests contrasts of the fixed effects",
+    "wald_test_terms": "res.anova() tests the terms of the fixed part",
+    "anova_lm": "res.anova() tests the terms of the fixed part",
     "lrtest": "vcomp.compare(smaller, res) is the likelihood-ratio test",
     "ranova": "res.test('g') tests the component of a term",
     "drop1": "res.test('g') tests the component of a term, and vcomp.compare(smaller, res) other "
@@ -79,16 +77,11 @@ _TASKS: Mapping[str, str] = {
     "update": "vcomp.fit(formula, data) fits another model",
     "fit": "vcomp.fit(formula, data) fits another model",
     "refit": "vcomp.fit(formula, data) fits another model",
-    "emmeans": "res.compare_levels('f') compares the levels of a factor in pairs",
-    "lsmeans": "res.compare_levels('f') compares the levels of a factor in pairs",
-    "marginal_means": "res.compare_levels('f') compares the levels of a factor in pairs",
+    "emmeans": "res.marginal_means('f') has the means of a factor and their differences",
+    "lsmeans": "res.marginal_means('f') has the means of a factor and their differences",
     "t_test_pairwise": "res.compare_levels('f') compares the levels of a factor in pairs",
     "pairwise": "res.compare_levels('f') compares the levels of a factor in pairs",
-    "icc": "res.quantity('g / total') is an intraclass correlation with its interval",
-    "r2": "res.quantity('g / total') is the share of a term in the variance; shares of the fixed "
-    "part are not computed",
-    "rsquared": "res.quantity('g / total') is the share of a term in the variance; shares of the "
-    "fixed part are not computed",
+    "rsquared": "res.r2() has the shares of the variance that the model explains",
     "load": "vcomp.VarianceComponentsResults.from_json(path) reads what res.to_json(path) wrote",
     "k_re": "len(res.vcomp) - 1 is the number of random terms",
     "k_fe": "len(res.fe_params) is the number of fixed effects",
@@ -118,6 +111,7 @@ def refuse_name(owner: object, name: str) -> NoReturn:
         message += f"; write {_EXPRESSIONS[known]} (res is the result)"
     elif known in _TASKS:
         message += f": {_TASKS[known]} (res is the result)"
-    elif known in ("aic", "bic", "llf"):
-        message += f"; write res.{known} (res is the result)"
+    elif known in dir(type(owner)):
+        call = "()" if callable(getattr(type(owner), known)) else ""
+        message += f"; write res.{known}{call} (res is the result)"
     raise AttributeError(message, name=name, obj=owner)

@@ -2,6 +2,7 @@
 
 Its public interface is in files by subject: :mod:`~vcomp.model.estimates`,
 :mod:`~vcomp.model.uncertainty` (intervals, resampling), :mod:`~vcomp.model.hypothesis_tests`,
+:mod:`~vcomp.model.model_tables` (tests of terms, marginal means),
 :mod:`~vcomp.model.universe_scores` (with D-studies), :mod:`~vcomp.model.ranked_fit`,
 :mod:`~vcomp.model.prediction`, :mod:`~vcomp.model.row_access` (predicted effects, simulation) and
 this one (tables, pictures, the diagnosis of assumptions, storage). The methods use the record of
@@ -39,6 +40,7 @@ from vcomp.model.estimates import (
     standard_errors,
 )
 from vcomp.model.hypothesis_tests import HypothesisTests
+from vcomp.model.model_tables import ModelTables
 from vcomp.model.other_names import refuse_name
 from vcomp.model.prediction import Predictions
 from vcomp.model.ranked_fit import RankAccuracy
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
 
 
 class VarianceComponentsResults(
-    Uncertainty, HypothesisTests, RankAccuracy, Predictions, display.Printed
+    Uncertainty, HypothesisTests, ModelTables, RankAccuracy, Predictions, display.Printed
 ):
     """Variance components with their uncertainty, D-studies, predictions and tables.
 

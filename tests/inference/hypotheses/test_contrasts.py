@@ -76,7 +76,7 @@ def test_terms_are_tested_by_their_columns(term, columns):
     with pytest.raises(EstimationError, match="is a term and not a column") as caught:
         contrasts_of(term, names)
     assert caught.value.term == term.strip()
-    (advised,) = re.findall("columns is '(.*)';", str(caught.value))
+    (advised,) = re.findall("tested by '(.*)', and", str(caught.value))
     found = contrasts_of(advised, names)
     expected = [[float(name == column) for name in names] for column in columns]
     assert found.L.tolist() == expected

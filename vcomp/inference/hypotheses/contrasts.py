@@ -7,7 +7,7 @@ Section 11 of docs/explanation/mathematics.md; the tests are in
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -150,17 +150,56 @@ class FixedFit:
         hypothesis : as for :func:`contrasts_of`
         ddf, cov_type : as for :meth:`table`, with the same errors
         """
-        # Deferred for start-up time: it imports the refits of simulated tests.
-        from vcomp.inference.hypotheses.component import HypothesisTest
-
         given = contrasts_of(hypothesis, self.names, self.left_out, self.estimate.names)
         units = np.sqrt(np.maximum(self.estimate.cov_beta.diagonal(), 0.0))
         contrasts = given.independent(units)
         tests, L = self._tests(contrasts.L, ddf, cov_type)
         found = tests.joint(L, contrasts.L @ self.estimate.beta - contrasts.constants)
         pairs = zip(given.names, given.constants, strict=True)
+        term = ", ".join(f"{name} = {value:g}" for name, value in pairs)
+        return self.as_result(found, term, ddf, cov_type)
+
+    def of_rows(self, X: FloatArray, alpha: float, ddf: str, cov_type: str) -> pd.DataFrame:
+        """Return combinations of the fixed effects with their tests and intervals.
+
+        Parameters
+        ----------
+        X : (k, p) combinations
+        alpha, ddf, cov_type : as for :meth:`table`, with the same errors
+        """
+        names = tuple(map(str, range(len(X))))
+        return self._tested(Contrasts(X, np.zeros(len(X)), names), alpha, ddf, cov_type)
+
+    def joint(self, L: FloatArray, ddf: str, cov_type: str) -> JointTest:
+        """Return the test of all contrasts of a term at once.
+
+        Parameters
+        ----------
+        L : (m, p) linearly independent contrasts; nan is the test of none
+        ddf, cov_type : as for :meth:`table`, with the same errors
+        """
+        tests, own = self._tests(L, ddf, cov_type)
+        if not len(L):
+            return JointTest(np.nan, (0.0, np.nan), np.nan)
+        return tests.joint(own, L @ self.estimate.beta, is_term=True)
+
+    def as_result(
+        self, found: JointTest, term: str, ddf: str, cov_type: str, notes: Sequence[str] = ()
+    ) -> HypothesisTest:
+        """Return a test of fixed effects as users have it.
+
+        Parameters
+        ----------
+        found : the test
+        term : what it tests, in words
+        ddf, cov_type : as for :meth:`table`
+        notes : further sentences
+        """
+        # Deferred for start-up time: it imports the refits of simulated tests.
+        from vcomp.inference.hypotheses.component import HypothesisTest
+
         return HypothesisTest(
-            term=", ".join(f"{name} = {value:g}" for name, value in pairs),
+            term=term,
             test=_ROBUST if cov_type == "robust" else _WORDS[ddf],
             symbol="F",
             statistic=found.statistic,
@@ -168,7 +207,7 @@ class FixedFit:
             df=found.df,
             p_value=found.p_value,
             estimate=np.nan,
-            notes=self._notes(found, ddf, cov_type),
+            notes=(*notes, *self._notes(found, ddf, cov_type)),
         )
 
     def differences(
@@ -495,12 +534,12 @@ def _refuse_whole_term(
     if not isinstance(hypothesis, str):
         return
     term = hypothesis.strip()
-    columns = [name for name in names if _term_of(name) == _term_of(term)]
+    columns = columns_of_term(term, names)
     if columns:
         contrasts = ", ".join(f"{name} = 0" for name in columns)
         raise EstimationError(
-            f"{term!r} is a term and not a column of the fixed part. The test of its columns is "
-            f"{contrasts!r}; res.compare_levels() compares the levels of a factor in pairs",
+            f"{term!r} is a term and not a column of the fixed part. Its columns are tested by "
+            f"{contrasts!r}, and the whole by res.f_test({term!r})",
             term=term,
         )
     if term in components:
@@ -509,6 +548,11 @@ def _refuse_whole_term(
             f"res.test({term!r}) tests whether its component is 0",
             term=term,
         )
+
+
+def columns_of_term(term: str, names: tuple[str, ...]) -> list[str]:
+    """Return the columns that a term seems to have, by their names."""
+    return [name for name in names if _term_of(name) == _term_of(term)]
 
 
 def _term_of(name: str) -> str:

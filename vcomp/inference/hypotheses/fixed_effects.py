@@ -68,11 +68,13 @@ class JointTest:
     statistic : F
     df : of the numerator, the number of independent rows, and of the denominator
     p_value : its upper tail
+    scale : factor that the statistic has beyond the mean square over its error
     """
 
     statistic: float
     df: tuple[float, float]
     p_value: float
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +134,16 @@ class Satterthwaite:
         se = _standard_errors(L, self.cov_beta)
         return t_tests(estimate, se, self.degrees(L))
 
-    def joint(self, L: FloatArray, estimate: FloatArray) -> JointTest:
-        """Return the F-test of all rows at once (Fai & Cornelius 1996; lmerTest's method)."""
-        return _rotated(L, estimate, self.cov_beta, self.degrees)
+    def joint(self, L: FloatArray, estimate: FloatArray, *, is_term: bool = False) -> JointTest:
+        """Return the F-test of all rows at once (Fai & Cornelius 1996; lmerTest's method).
+
+        Parameters
+        ----------
+        L, estimate : as of :meth:`test`
+        is_term : whether the rows have one unit, as contrasts of one factor, and are not put into
+            standard errors
+        """
+        return _rotated(L, estimate, self.cov_beta, self.degrees, is_term=is_term)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +217,9 @@ class Clustered:
         se = _standard_errors(L, self.cov_beta)
         return t_tests(estimate, se, self.degrees(L))
 
-    def joint(self, L: FloatArray, estimate: FloatArray) -> JointTest:
-        """Return the F-test of all rows at once."""
-        return _rotated(L, estimate, self.cov_beta, self.degrees)
+    def joint(self, L: FloatArray, estimate: FloatArray, *, is_term: bool = False) -> JointTest:
+        """Return the F-test of all rows at once; `is_term` as for :class:`Satterthwaite`."""
+        return _rotated(L, estimate, self.cov_beta, self.degrees, is_term=is_term)
 
 
 def _by_facets(levels: LevelVariances, parts: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -341,15 +350,18 @@ class KenwardRoger:
         se = np.sqrt(np.where(variances > 0.0, variances, np.nan))
         return t_tests(estimate, se, np.where(np.isnan(se), np.nan, df))
 
-    def joint(self, L: FloatArray, estimate: FloatArray) -> JointTest:
-        """Return the scaled F-test of all rows at once, which must be linearly independent."""
+    def joint(self, L: FloatArray, estimate: FloatArray, *, is_term: bool = False) -> JointTest:
+        """Return the scaled F-test of all rows at once, which must be linearly independent.
+
+        It is the same in any units, and for any rows of the same hypothesis.
+        """
         q = L.shape[0]
         if not is_positive(L @ self.cov_beta @ L.T, _ROUNDING * q):
             return JointTest(np.nan, (float(q), np.nan), np.nan)
         df, scale = self._approximation(L)
         wald = estimate @ solve_positive(L @ self.cov_beta @ L.T, estimate) / q
         statistic = float(scale * wald)
-        return JointTest(statistic, (float(q), df), _f_tail(statistic, (float(q), df)))
+        return JointTest(statistic, (float(q), df), _f_tail(statistic, (float(q), df)), scale)
 
     def _approximation(self, L: FloatArray) -> tuple[float, float]:
         """Return the degrees of freedom m and the scale λ of F, eqs. (11.7) and (11.8)."""
@@ -421,12 +433,16 @@ def _rotated(
     estimate: FloatArray,
     cov_beta: FloatArray,
     degrees: Callable[[FloatArray], FloatArray],
+    *,
+    is_term: bool,
 ) -> JointTest:
     """Return the test of all rows of Lβ = c, from rotations of them with independent t."""
     # Of correlations, as eigenvectors of covariances depend on the units of the rows.
     se = _standard_errors(L, cov_beta)
     if not (se > 0.0).all():
         return JointTest(np.nan, (0.0, np.nan), np.nan)
+    if is_term:
+        se = np.full(se.size, np.sqrt(np.mean(np.square(se))))
     d, P = np.linalg.eigh(L @ cov_beta @ L.T / np.outer(se, se))
     kept = d > _ROUNDING * d.size
     rotated = P[:, kept].T / se

@@ -109,13 +109,15 @@ def _letter(number: int) -> str:
     return name
 
 
-_CORRECTED = {
+CORRECTED = {
     "none": "not adjusted for the number of pairs",
     "bonferroni": "adjusted by Bonferroni",
     "holm": "adjusted by Holm",
     "fdr_bh": "adjusted by Benjamini and Hochberg",
     "fdr_by": "adjusted by Benjamini and Yekutieli",
 }
+"""Corrections of p-values in words."""
+
 _MOST_LEVELS = 60
 """More levels than this are not listed in a summary."""
 
@@ -329,7 +331,7 @@ class PairwiseComparisons(display.Printed):
                 if len(self.table) > 1
                 else f"Significant if p is at most {level}."
             )
-        words = _CORRECTED[self.correction] if len(self.table) > 1 else "of a single pair"
+        words = CORRECTED[self.correction] if len(self.table) > 1 else "of a single pair"
         return f"p adj.: {words}; significant if it is at most {level}."
 
     def _means_table(self) -> Any:

@@ -1,0 +1,322 @@
+"""Tables of a mixed model: tests of terms, marginal means, explained variance, components.
+
+Methods delegate to :mod:`vcomp.inference.hypotheses` and :mod:`~vcomp.model.marginal_means`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp.exceptions import DataError, EstimationError, guarded
+from vcomp.inference import hypotheses
+from vcomp.model.estimates import fixed_fit, series
+from vcomp.model.universe_scores import UniverseScores
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from vcomp.inference.hypotheses import CovarianceOfFixed, DegreesOfFreedom, TypeOfTest
+    from vcomp.inference.pairwise import CorrectionName
+    from vcomp.model.level_comparisons import LevelTest
+    from vcomp.model.marginal_means import MarginalMeans
+    from vcomp.model.row_access import RowAccess
+    from vcomp.model.uncertainty import IntervalMethod
+
+
+class ModelTables(UniverseScores):
+    """Tables that users of mixed models expect."""
+
+    @guarded
+    def anova(
+        self,
+        type: TypeOfTest = 3,  # noqa: A002 - the word of the field
+        ddf: DegreesOfFreedom = "satterthwaite",
+        cov_type: CovarianceOfFixed = "model",
+    ) -> pd.DataFrame:
+        """Return an F-test of each term of the fixed part, as lmerTest's ``anova``.
+
+        The hypotheses do not depend on the coding of factors: with patsy's default coding, type 3
+        is that of SAS and of ``contr.sum`` in R.
+
+        Parameters
+        ----------
+        type : which hypotheses
+
+            ``1``
+                each term adjusted for those before it, main effects before interactions
+            ``2``
+                each adjusted for all others but those that contain it
+            ``3``
+                each averaged over the levels of other factors with equal weights. Where cells are
+                empty, the contrasts that are estimable, as SAS and lmerTest choose them
+        ddf, cov_type : as for :meth:`~vcomp.VarianceComponentsResults.fixed_effects`; with
+            ``"kenward-roger"`` F is scaled
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each term, in the order of the formula, main effects first: ``sum_sq`` and
+            ``mean_sq`` on the scale of the residual component, ``df_num``, ``df_denom``, ``F`` and
+            ``p_value``. A term whose columns all depend on those of others has ``df_num`` 0 and
+            nan.
+
+        Raises
+        ------
+        PlanError
+            If the type is not known.
+        EstimationError
+            If the fixed part has no terms, or more than 2,000 columns; or if ``ddf`` or
+            ``cov_type`` is not known or not available for this fit.
+        DataError
+            If the result was loaded without its rows.
+
+        References
+        ----------
+        Kuznetsova, A., Brockhoff, P. B. and Christensen, R. H. B. (2017). lmerTest package: tests
+        in linear mixed effects models. *Journal of Statistical Software*, 82(13).
+
+        SAS Institute (1978). *SAS Technical Report R-101: Tests of hypotheses in fixed-effects
+        linear models*.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ C(sys) + (1|topic)", data)
+        >>> res.anova().round(3)
+                sum_sq  mean_sq  df_num  df_denom      F  p_value
+        term
+        C(sys)   0.144    0.036       4       8.0  5.247    0.023
+        """
+        fit = fixed_fit(self._record, self._rows)
+        return hypotheses.anova_of_terms(fit, type, ddf, cov_type)
+
+    @guarded
+    def marginal_means(
+        self,
+        facets: str | Sequence[str],
+        by: str | Sequence[str] | None = None,
+        *,
+        at: Mapping[str, Any] | None = None,
+        test: LevelTest = "t",
+        correction: CorrectionName | None = None,
+        alpha: float = 0.05,
+        ddf: DegreesOfFreedom = "satterthwaite",
+        cov_type: CovarianceOfFixed = "model",
+    ) -> MarginalMeans:
+        """Return the means of factors of the fixed part, all else averaged, as R's emmeans.
+
+        Levels of other factors have equal weights, and covariates their means over the rows:
+        ``log(x)`` and ``x**2`` are those of the mean of x. A mean is not estimable, and nan, if it
+        is over combinations of levels that have no rows.
+
+        Parameters
+        ----------
+        facets : a factor, several, or an interaction such as ``"recipe:oven"``
+        by : factors in each of whose levels, or combinations of levels, means are compared
+        at : values of covariates, in place of their means; of factors a level, or a list of
+            levels: those that are shown, or averaged over
+        test, correction : of the differences of two means with the same `by`, as for
+            :meth:`~vcomp.VarianceComponentsResults.compare_levels`: ``"t"`` or ``"tukey"``
+        alpha : level of significance; intervals have confidence 1 − alpha
+        ddf, cov_type : as for :meth:`~vcomp.VarianceComponentsResults.fixed_effects`
+
+        Returns
+        -------
+        MarginalMeans
+            ``table`` of the means with the letters of groups that do not differ, ``pairs`` of
+            their differences, and ``summary()``.
+
+        Raises
+        ------
+        PlanError
+            If a name is not that of a factor, or is given twice; `at` names neither a factor nor a
+            covariate, or its value is not one; or a test is not known.
+        DataError
+            If a factor has no level that `at` names, the mean of a covariate is not known as the
+            rows are not kept, or the result was loaded without its rows.
+        FormulaError
+            If a column is in several expressions, or an expression has no value at these
+            covariates.
+        EstimationError
+            If ``ddf`` or ``cov_type`` is not known or not available for this fit, or the
+            combinations do not fit into memory.
+
+        References
+        ----------
+        Searle, S. R., Speed, F. M. and Milliken, G. A. (1980). Population marginal means in the
+        linear model: an alternative to least squares means. *The American Statistician*, 34,
+        216-221.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ C(sys) + (1|topic)", data)
+        >>> means = res.marginal_means("sys", test="tukey")
+        >>> means.table[["mean", "std_error", "group"]].round(3)
+                      mean  std_error group
+        sys
+        algorithm 1  0.600      0.054     b
+        algorithm 2  0.720      0.054    ab
+        algorithm 3  0.883      0.054     a
+        algorithm 4  0.650      0.054    ab
+        algorithm 5  0.767      0.054    ab
+        """
+        from vcomp.model.marginal_means import marginal_means  # deferred for start-up time
+
+        return marginal_means(
+            self._record,
+            self._rows,
+            facets,
+            by,
+            at,
+            test,
+            correction,
+            alpha,
+            ddf,
+            cov_type,
+        )
+
+    @guarded
+    def r2(self) -> pd.Series:
+        """Return the shares of the variance that the model explains (Nakagawa & Schielzeth 2013).
+
+        Returns
+        -------
+        pandas.Series
+            ``marginal``, of the fixed part: the variance of its values over the rows, divided by
+            the sum of it and all components; ``conditional``, of the fixed part and the random
+            terms. Negative components count as zero.
+
+        Raises
+        ------
+        DataError
+            If the result was loaded without its rows.
+        EstimationError
+            If there is no variance, or the fixed part contains no constant.
+
+        References
+        ----------
+        Nakagawa, S. and Schielzeth, H. (2013). A general and simple method for obtaining R² from
+        generalized linear mixed-effects models. *Methods in Ecology and Evolution*, 4, 133-142.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> vcomp.fit("score ~ C(sys) + (1|topic)", data).r2().round(3)
+        marginal       0.544
+        conditional    0.637
+        Name: r2, dtype: float64
+        """
+        fixed = _variance_of_fixed(self._rows)
+        components = np.maximum(self._record.estimate.values, 0.0)
+        total = fixed + components.sum()
+        if not total > 0.0:
+            raise EstimationError("the scores have no variance, of which r2() would be a share")
+        explained = np.array([fixed, fixed + components[:-1].sum()]) / total
+        return series(explained, ("marginal", "conditional"), "r2")
+
+    @guarded
+    def icc(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> pd.DataFrame:
+        """Return the share of each random term in the sum of all components, with its interval.
+
+        It is the intraclass correlation of two scores that have a level of this term in common,
+        and of no other, given the fixed part.
+
+        Parameters
+        ----------
+        alpha : intervals have confidence 1 − alpha
+        interval : how they are made, as for
+            :meth:`~vcomp.VarianceComponentsResults.conf_int`
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each term: ``estimate``, ``se``, ``low`` and ``high``, those of
+            ``quantity("share(term)")``; sums of terms are quantities, too.
+
+        Raises
+        ------
+        EstimationError
+            If the interval is not known, or not available for this fit.
+        PlanError
+            If alpha is not between 0 and 1.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+        >>> res.icc(interval="mls").round(3)
+                   estimate     se    low   high
+        component
+        sys           0.530  0.260  0.029  0.922
+        topic         0.096  0.167  0.000  0.874
+        """
+        import pandas as pd
+
+        names = self._record.estimate.names[:-1]
+        source = self._source(interval, "keep")
+        found = [self.quantity(f"share({name})", alpha=alpha, interval=source) for name in names]
+        columns = ("estimate", "se", "low", "high")
+        values = {column: [getattr(quantity, column) for quantity in found] for column in columns}
+        return pd.DataFrame(values, index=pd.Index(names, name="component", dtype=object))
+
+    def varcorr(self) -> pd.DataFrame:
+        """Return the components with their standard deviations, as lme4's ``VarCorr``.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each component, the residual last: ``variance`` and ``std_dev``, nan for a
+            negative estimate.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+        >>> res.varcorr().round(4)
+                   variance  std_dev
+        component
+        sys          0.0097   0.0986
+        topic        0.0018   0.0420
+        Residual     0.0069   0.0829
+        """
+        import pandas as pd
+
+        estimate = self._record.estimate
+        values = np.array(estimate.values)
+        deviations = np.sqrt(np.where(values >= 0.0, values, np.nan))
+        index = pd.Index(estimate.names, name="component", dtype=object)
+        return pd.DataFrame({"variance": values, "std_dev": deviations}, index=index)
+
+
+def _variance_of_fixed(rows: RowAccess | None) -> float:
+    """Return the variance of Xβ̂ over the rows, with divisor n − 1.
+
+    Raises
+    ------
+    DataError
+        If there are no rows.
+    """
+    if rows is None:
+        raise DataError(
+            "this result was loaded without the sums of its rows, which r2() needs; fit the model "
+            "again"
+        )
+    stats, beta, a = rows.data.statistics, rows.estimate.beta, rows.data.design.constant
+    if not beta.size or stats.n < 2:
+        return 0.0
+    if not a.any():
+        raise EstimationError(
+            "r2() needs the mean of the fixed part over the rows, which is known for a fixed part "
+            "with an intercept, or with a factor that has a column for each level"
+        )
+    products = stats.XX @ beta if stats.wide is None else stats.wide.products_with(beta)
+    mean = float(products @ a) / stats.n
+    return max(float(beta @ products - stats.n * mean**2) / (stats.n - 1), 0.0)
