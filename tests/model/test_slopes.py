@@ -383,3 +383,25 @@ def test_pictures_and_presets_know_slopes(res):
         res.plot("effects", term="g[(Intercept),x]")
     with pytest.raises(vcomp.EstimationError, match="without random slopes"):
         vcomp.presets.precision(res)
+
+
+def test_explained_variance_is_that_of_the_rows(res):
+    V, X, _, _ = _dense(res)
+    fixed = np.var(X @ res.fe_params.to_numpy(), ddof=1)
+    random = np.diagonal(V).mean() - res.vcomp["Residual"]  # the mean of z'Λz
+    total = fixed + random + res.vcomp["Residual"]
+    expected = [fixed / total, (fixed + random) / total]
+    np.testing.assert_allclose(res.r2(), expected, rtol=1e-10)
+    table = res.varcorr()
+    v = res.vcomp
+    correlation = v.iloc[2] / np.sqrt(v.iloc[0] * v.iloc[1])
+    assert table["correlation"].iloc[2] == pytest.approx(correlation, rel=1e-12)
+    assert table["std_dev"].isna().tolist() == [False, False, True, False]
+    with pytest.raises(vcomp.EstimationError, match="see r2\\(\\) and varcorr\\(\\)"):
+        res.icc()
+
+
+def test_whole_terms_of_the_fixed_part_are_tested(res):
+    table = res.anova()
+    row = res.fixed_effects().loc["x"]
+    assert table.loc["x"].to_numpy()[-2] == pytest.approx(row["t"] ** 2, rel=1e-8)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp.exceptions import DataError, EstimationError, guarded
+from vcomp.formula import refuse_slopes
 from vcomp.inference import hypotheses
 from vcomp.model.estimates import fixed_fit, series
 from vcomp.model.universe_scores import UniverseScores
@@ -191,7 +192,8 @@ class ModelTables(UniverseScores):
         pandas.Series
             ``marginal``, of the fixed part: the variance of its values over the rows, divided by
             the sum of it and all components; ``conditional``, of the fixed part and the random
-            terms. Negative components count as zero.
+            terms. Negative components count as zero. The variance of random slopes is the mean of
+            that of z'u over the rows (Johnson 2014).
 
         Raises
         ------
@@ -204,6 +206,8 @@ class ModelTables(UniverseScores):
         ----------
         Nakagawa, S. and Schielzeth, H. (2013). A general and simple method for obtaining R² from
         generalized linear mixed-effects models. *Methods in Ecology and Evolution*, 4, 133-142.
+        Johnson, P. C. D. (2014). Extension of Nakagawa & Schielzeth's R² GLMM to random slopes
+        models. *Methods in Ecology and Evolution*, 5, 944-946.
 
         Examples
         --------
@@ -215,11 +219,21 @@ class ModelTables(UniverseScores):
         Name: r2, dtype: float64
         """
         fixed = _variance_of_fixed(self._rows)
-        components = np.maximum(self._record.estimate.values, 0.0)
-        total = fixed + components.sum()
+        values = self._record.estimate.values
+        stats = None if self._rows is None else self._rows.data.statistics
+        if stats is not None and stats.slopes is not None:
+            random = sum(
+                float((matrix * stats.cross_products.mean_squares(term)).sum())
+                for term, matrix in zip(
+                    stats.slopes.blocks, stats.slopes.centred_matrices(values), strict=True
+                )
+            )
+        else:
+            random = np.maximum(values[:-1], 0.0).sum()
+        total = fixed + random + max(values[-1], 0.0)
         if not total > 0.0:
             raise EstimationError("the scores have no variance, of which r2() would be a share")
-        explained = np.array([fixed, fixed + components[:-1].sum()]) / total
+        explained = np.array([fixed, fixed + random]) / total
         return series(explained, ("marginal", "conditional"), "r2")
 
     @guarded
@@ -244,7 +258,8 @@ class ModelTables(UniverseScores):
         Raises
         ------
         EstimationError
-            If the interval is not known, or not available for this fit.
+            If the interval is not known, or not available for this fit; or if the model has
+            random slopes, where it depends on the covariate.
         PlanError
             If alpha is not between 0 and 1.
 
@@ -260,6 +275,11 @@ class ModelTables(UniverseScores):
         """
         import pandas as pd
 
+        refuse_slopes(
+            self._record.components,
+            "icc()",
+            "the correlation depends on the covariate then: see r2() and varcorr()",
+        )
         names = self._record.estimate.names[:-1]
         source = self._source(interval, "keep")
         found = [self.quantity(f"share({name})", alpha=alpha, interval=source) for name in names]
@@ -274,7 +294,8 @@ class ModelTables(UniverseScores):
         -------
         pandas.DataFrame
             A row for each component, the residual last: ``variance`` and ``std_dev``, nan for a
-            negative estimate.
+            negative estimate. With random slopes a row for each covariance as well, and
+            ``correlation``, nan for variances.
 
         Examples
         --------
@@ -291,9 +312,15 @@ class ModelTables(UniverseScores):
 
         estimate = self._record.estimate
         values = np.array(estimate.values)
-        deviations = np.sqrt(np.where(values >= 0.0, values, np.nan))
-        index = pd.Index(estimate.names, name="component", dtype=object)
-        return pd.DataFrame({"variance": values, "std_dev": deviations}, index=index)
+        components = self._record.components
+        is_covariance = np.isin(estimate.names, components.covariance_names)
+        deviations = np.sqrt(np.where((values >= 0.0) & ~is_covariance, values, np.nan))
+        columns = {"variance": values, "std_dev": deviations}
+        if components.matrices:
+            columns["correlation"] = components.correlations()
+        return pd.DataFrame(
+            columns, index=pd.Index(estimate.names, name="component", dtype=object)
+        )
 
 
 def _variance_of_fixed(rows: RowAccess | None) -> float:

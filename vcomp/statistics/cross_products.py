@@ -162,6 +162,18 @@ class CrossProducts:
             yy=float(gram[0, 0]),
         )
 
+    def mean_squares(self, terms: Sequence[int]) -> FloatArray:
+        """Return the means over rows of the products of the columns of effects of some terms.
+
+        Parameters
+        ----------
+        terms : with the same groups, ascending
+        """
+        found = np.diag([float(self.group_n[t].sum()) for t in terms])
+        for (i, t), (j, u) in combinations(enumerate(terms), 2):
+            found[i, j] = found[j, i] = float(self.pairs[t, u].counts.sum())
+        return found / self.n
+
     @property
     def n_entries(self) -> int:
         """Number of entries that a product with all random effects visits."""
