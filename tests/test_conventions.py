@@ -32,9 +32,9 @@ FOR_USERS = {
 
 # Records that public attributes hold, and what only the package itself calls.
 INTERNAL = {
-    "Batches", "Chunk", "CompleteRows", "CrossProducts", "Design", "FromComponents", "HasDStudies",
-    "MeanOfScores", "OriginalCollection", "Quantities", "Rows", "Smooth", "Structure",
-    "TwoWayMeanSquares",
+    "Batches", "BrennanDesign", "Chunk", "CompleteRows", "CrossProducts", "Design",
+    "FromComponents", "HasDStudies", "MeanOfScores", "OriginalCollection", "Quantities",
+    "Rows", "Smooth", "Structure", "TwoWayMeanSquares",
 }  # fmt: skip
 
 
