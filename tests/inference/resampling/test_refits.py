@@ -25,6 +25,7 @@ def model(name, fixed=""):
     return vcomp.VarianceComponentsModel(formula.replace("~ ", f"~ {fixed}"), data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "how"), alternately(NESTED, (REML, ""), (ML, "x + "), (ML, ""), (REML, "x + "))
 )
@@ -60,6 +61,7 @@ def test_refits_are_those_of_the_ordinary_way(name, how):
         assert left <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["reml", "ml"])
 @pytest.mark.parametrize("crossed", [False, True])
 def test_samples_whose_trees_differ_are_refitted_together(method, crossed):
