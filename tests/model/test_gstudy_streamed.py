@@ -125,7 +125,7 @@ def test_balanced_data_of_any_design(case, how):
 
 
 @pytest.mark.parametrize(
-    ("text", "how"), alternately(DESIGNS, *product(("reml", "anova"), (1, 2), WAYS))
+    ("text", "how"), alternately(DESIGNS[::2], *product(("reml", "anova"), (1, 2), WAYS))
 )
 def test_unbalanced_data_of_any_design(text, how):
     method, replicates, way = how
