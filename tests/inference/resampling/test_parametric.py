@@ -92,14 +92,14 @@ def test_reml_is_nearly_unbiased_away_from_the_bound():
 def test_strata_and_rows_give_the_same_distribution():
     formula, data = gridded("per document", 2)
     res = vcomp.fit(formula.replace("~ ", "~ xp + xd + "), data)
-    by_strata = res.bootstrap(150, rng=5)
+    by_strata = res.bootstrap(50, rng=5)
     fit = res._row_access.generating()
-    by_rows = parametric_bootstrap(fit, 150, rng=5, draws=RowDraws(fit.stats))
+    by_rows = parametric_bootstrap(fit, 50, rng=5, draws=RowDraws(fit.stats))
     assert type(draws_of(fit.stats, fit.recipe)).__name__ == "_OfStrata"
     for name in ("values", "beta", "llf"):
         a, b = np.array(getattr(by_strata, name)), np.array(getattr(by_rows, name))
         assert not np.array_equal(a, b)
-        error = np.sqrt((a.var(axis=0) + b.var(axis=0)) / 150)
+        error = np.sqrt((a.var(axis=0) + b.var(axis=0)) / 50)
         assert (np.abs(a.mean(axis=0) - b.mean(axis=0)) < 4.5 * error).all()
 
 
