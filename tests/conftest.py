@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ pytest.register_assert_rewrite("tests.helpers")
 # none either: the first one compiles, and other machines are ten times slower.
 settings.register_profile(
     "same",
-    max_examples=25,
+    max_examples=15,
     derandomize=True,
     deadline=None,
     print_blob=True,
@@ -70,8 +71,14 @@ def outside_file(folder: str, name: str) -> Path:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile nothing in a run of the quick tests: their kernels are run as Python."""
+    """Compile nothing in a run of the quick tests: their kernels are run as Python.
+
+    Nor are their assertions rewritten, which takes as long as a third of the tests: run a test
+    that fails by its name to see the values.
+    """
     if config.option.markexpr == "quick":
+        finders = (f for f in sys.meta_path if type(f).__name__ != "AssertionRewritingHook")
+        sys.meta_path[:] = finders
         os.environ["NUMBA_DISABLE_JIT"] = "1"
         # Integers of compiled loops wrap around.
         wraps = "ignore:overflow encountered in scalar:RuntimeWarning"

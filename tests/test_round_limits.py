@@ -71,6 +71,7 @@ def test_a_whole_number_of_categories_is_not_rounded_down(categories):
         assert gauge_rr(g, "part", "operator").categories == categories
 
 
+@pytest.mark.slow
 def test_sizes_at_exactly_the_goal():
     for pi, error in ((0.3, 0.7), (0.1, 0.2), (1.7, 3.9)):
         for n in range(1, 80, 3):

@@ -105,7 +105,7 @@ def test_margins_that_serve(margins):
         "leave it out, or use margins='kernel' or 'normal'",
     )
     made = ir.fit_collection(constant, margins=margins, means="fitted")
-    drawn = made.simulate(4000, rng=1).scores[0]
+    drawn = made.simulate(500, rng=1).scores[0]
     error = 4.0 * constant.std().to_numpy() / 12**0.5 + 0.01
     assert (np.abs(drawn.mean(axis=0) - constant.mean().to_numpy()) < error).all()
     assert ir.fit_collection(UNIT.drop(columns="s0"), margins="beta").n_systems == 4
@@ -117,7 +117,7 @@ def test_copulas_and_means_that_serve():
         "use copula='gaussian' with correlation=0",
     )
     made = ir.fit_collection(WIDE, margins="normal", copula="gaussian", correlation=0)
-    drawn = made.simulate(4000, rng=1).scores[0]
+    drawn = made.simulate(500, rng=1).scores[0]
     residuals = drawn - drawn.mean(axis=1, keepdims=True)
     r = np.corrcoef(residuals, rowvar=False)[np.triu_indices(5, 1)]
     assert np.abs(r).max() < 0.6  # centring alone makes −1/(k − 1), more with unequal variances

@@ -82,8 +82,10 @@ def expected_ranks(Y):
 # One collection ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [0, 2, 6])
-@pytest.mark.parametrize("assumptions", [REALISTIC, (True, True, False, False)])
+@pytest.mark.parametrize(
+    ("size", "assumptions"),
+    [(0, REALISTIC), (2, (True, True, False, False)), (6, REALISTIC)],
+)
 def test_estimates_are_those_of_the_library(data, size, assumptions):
     cell = Cell(Part(1, assumptions), size)
     found = evaluate.evaluate(cell, 2, 7, True)

@@ -32,15 +32,15 @@ def rows():
 
 @pytest.fixture(scope="module")
 def of_six():
-    """Return the rows of 400 data sets of six systems."""
-    return run_cell(prepared("s6xt50"), Plan(local=400))
+    """Return the rows of 150 data sets of six systems."""
+    return run_cell(prepared("s6xt50"), Plan(local=150))
 
 
 def test_default_covers_the_truth_as_often_as_it_says(of_six):
     # Mean squares of a balanced table: exact for Residual, t and Eρ²; the bounds are four Monte
-    # Carlo errors of 400 data sets about 95 %.
+    # Carlo errors of 150 data sets about 95 %.
     default = {r.quantity: r for r in of_six if r.method == "normal theory"}
-    reach = 4.0 * np.sqrt(0.05 * 0.95 / 400)
+    reach = 4.0 * np.sqrt(0.05 * 0.95 / 150)
     assert not any(r.near_zero for r in default.values())
     for row in default.values():
         assert abs(row.coverage - 0.95) < reach, row
@@ -100,7 +100,7 @@ def test_rows_are_drawn_with_their_variances(distribution):
 
 
 def test_numbers_do_not_depend_on_workers():
-    made, plan = prepared("s20xt25-40%"), Plan(local=12, profile=1, bootstrap=1, inner=20)
+    made, plan = prepared("s20xt25-40%"), Plan(local=4, profile=1, bootstrap=1, inner=10)
     alone, together = (run_cell(made, plan, workers=w) for w in (1, 2))
     assert [str(r) for r in alone] == [str(r) for r in together]
 

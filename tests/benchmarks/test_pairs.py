@@ -30,7 +30,7 @@ def test_true_values_are_those_of_dstudies():
 def test_measures_have_their_components_and_are_correlated(population):
     """Means over many data sets of the variance of all scores, and their correlation."""
     frame = CELL.frame().drop(columns="y")
-    drawn = [pairs._scores(CELL, frame, population, stream(1, i)) for i in range(300)]
+    drawn = [pairs._scores(CELL, frame, population, stream(1, i)) for i in range(120)]
     values = np.array([d[["0", "1"]].to_numpy() for d in drawn])
     if population in SCORES:
         assert set(np.unique(values)) == {0.0, 1.0}

@@ -137,14 +137,17 @@ def test_json_is_a_stored_result_with_its_tables(scores, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "method", ["mls", "robust", "log", "profile", "bootstrap", "satterthwaite"]
-)
-def test_intervals_by_any_method(method, scores):
-    printed = run("fit", FORMULA, str(scores), "--dstudy", "b=5", "--interval", method).stdout
-    res = vcomp.fit(FORMULA, str(scores))
-    assert str(res.summary(interval=method)) in printed
+    ("interval", "method"),
+    [*((name, "reml") for name in ("mls", "robust", "profile", "satterthwaite")),
+     ("bootstrap", "anova")],
+)  # fmt: skip
+def test_intervals_by_any_method(interval, method, scores):
+    given = "fit", FORMULA, str(scores), "--method", method
+    printed = run(*given, "--dstudy", "b=5", "--interval", interval).stdout
+    res = vcomp.fit(FORMULA, str(scores), method=method)
+    assert str(res.summary(interval=interval)) in printed
     # Satterthwaite has none of coefficients.
-    other = "auto" if method == "satterthwaite" else method
+    other = "auto" if interval == "satterthwaite" else interval
     assert str(res.dstudy(b=5, interval=other).summary()) in printed
 
 

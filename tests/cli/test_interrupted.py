@@ -106,7 +106,7 @@ import vcomp
 data = vcomp.datasets.load("bodoff2007_alpha")
 made = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
 writes = (
-    made.bootstrap(200, rng=1).save,
+    made.bootstrap(60, rng=1).save,
     made.to_json,
     vcomp.accumulate("score ~ (1|sys) + (1|topic)", data).save,
     lambda path: vcomp.io.spool(vcomp.datasets.load("docsearch"), path + ".parquet"),

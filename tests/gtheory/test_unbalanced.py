@@ -77,6 +77,7 @@ def test_layouts_of_finite_and_fixed_facets(design, fixed, universe):
         np.testing.assert_allclose(row, expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_gstudys_own_rows_have_the_universe_of_their_layout():
     draw = np.random.default_rng(3)
     cells = [(p, i, a) for p in range(6) for i in range(5) for a in range(3)]

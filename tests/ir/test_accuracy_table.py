@@ -194,7 +194,7 @@ def test_all_measures_may_be_extrapolated():
 def test_all_there_are_at_once():
     few = SCORES[:12]
     with pytest.warns(VcompWarning) as said:
-        made = accuracy(few, available(), [10, 40], trials=5)
+        made = accuracy(few, available(), [10, 40], trials=2)
     assert list(made.measures) == available()
     lost = {
         name
@@ -275,7 +275,7 @@ def test_pages():
 
 
 def test_it_travels():
-    made = accuracy(SCORES, ["tau", "rmse", "p_value"], [25, 50], trials=10)
+    made = accuracy(SCORES, ["tau", "rmse", "p_value"], [25, 50], trials=3)
     again = pickle.loads(pickle.dumps(made))
     pd.testing.assert_frame_equal(again.table, made.table)
     pd.testing.assert_frame_equal(again.predict(33), made.predict(33))

@@ -99,6 +99,7 @@ def test_scores_are_checked(scores):
         get("sens_abs").estimate(scores, -1)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_extrapolated_is_said(scores):
     with pytest.raises(
         EstimationError, match=r"sens_abs is not .* by logit: .* outside of \[0, 1"

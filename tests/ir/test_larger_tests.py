@@ -88,7 +88,7 @@ def test_as_many_topics_as_there_are_have_the_observed_value(test, sides):
     assert average == pytest.approx(p.mean(), rel=1e-12)
 
 
-@pytest.mark.parametrize("collection", ["enterprise2006", "genomics2004", "robust2003", "web2004"])
+@pytest.mark.parametrize("collection", ["enterprise2006", "genomics2004"])
 def test_real_collections_have_their_observed_power(collection, shared_data):
     matrix = as_score_matrix(pd.read_csv(shared_data(f"{collection}.csv"))).drop_worst(0.25)
     found = accuracy(matrix, ["power_ratio", "p_value"]).table
@@ -191,11 +191,11 @@ def test_twice_the_topics_have_little_bias(share):
 
     measures = [get("power_ratio"), get("p_value")]
     new = np.array(
-        [[m.actual_of_scores(X, X) for m in measures] for X in map(collection, [80] * 40)]
+        [[m.actual_of_scores(X, X) for m in measures] for X in map(collection, [80] * 20)]
     )
-    old = [[float(m.estimate(X, 80)[0]) for m in measures] for X in map(collection, [40] * 25)]
+    old = [[float(m.estimate(X, 80)[0]) for m in measures] for X in map(collection, [40] * 12)]
     old = np.array(old)
-    error = np.sqrt(old.var(axis=0, ddof=1) / 25 + new.var(axis=0, ddof=1) / 40)
+    error = np.sqrt(old.var(axis=0, ddof=1) / 12 + new.var(axis=0, ddof=1) / 20)
     assert (np.abs(old.mean(axis=0) - new.mean(axis=0)) < 0.02 + 2.5 * error).all()
 
 
@@ -353,13 +353,13 @@ def test_intervals_contain_the_expected_power_about_as_often_as_they_say():
 
     power, n = get("power_ratio"), np.array([30.0, 60.0])
     truth = [
-        np.mean([power.actual_of_scores(X, X) for X in map(collection, [m] * 300)])
+        np.mean([power.actual_of_scores(X, X) for X in map(collection, [m] * 100)])
         for m in (30, 60)
     ]
-    ends = [power.interval_of_matrix(as_score_matrix(collection(30)), n, 0.1) for _ in range(120)]
+    ends = [power.interval_of_matrix(as_score_matrix(collection(30)), n, 0.1) for _ in range(50)]
     low, high = np.array(ends).swapaxes(0, 1)
     covered = ((low <= truth) & (truth <= high)).mean(axis=0)
-    assert (covered > 0.83).all()  # 0.9 less 2.5 standard errors
+    assert (covered > 0.83).all()  # 0.9 less 1.7 standard errors
     assert ((high - low).mean(axis=0) < 0.4).all()
 
 

@@ -140,7 +140,7 @@ def test_collections_are_measured_in_any_shape(name):
 # --- significance --------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=range(4))
+@pytest.fixture(params=range(2))
 def halves(request):
     rng = np.random.default_rng(request.param)
     effects = rng.normal(scale=0.25, size=12)

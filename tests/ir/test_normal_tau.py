@@ -28,7 +28,7 @@ def test_two_systems_have_no_top():
 @pytest.mark.parametrize(("erho2", "k"), [(0.3, 5), (0.8, 25)])
 def test_simulated_rankings(erho2, k):
     rng = np.random.default_rng(4)
-    truth = rng.normal(size=(500, k))
+    truth = rng.normal(size=(200, k))
     means = np.sqrt(erho2) * truth + np.sqrt(1.0 - erho2) * rng.normal(size=truth.shape)
     for measure, expected in (
         (Tau(), tau_of_erho2(erho2)),

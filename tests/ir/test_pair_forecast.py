@@ -76,6 +76,7 @@ def test_true_differences_are_shrunk_as_for_rank_accuracy():
     assert PairForecast.from_scores(X).reliability == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_signed_ranks_are_forecast_from_their_own_p_values():
     """Scores with outliers, in which signed ranks find more than t-tests do."""
     X = np.random.default_rng(6).standard_t(2, size=(20, 6)) + 0.5 * np.arange(6)

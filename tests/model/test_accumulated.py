@@ -41,7 +41,8 @@ def same_as(kept, statistics, tolerance):
 
 
 @pytest.mark.parametrize(
-    ("name", "first"), alternately([*GRIDS, *(f"unbalanced {name}" for name in DESIGNS)], 0, 1)
+    ("name", "first"),
+    alternately([*list(GRIDS)[::2], *(f"unbalanced {name}" for name in DESIGNS)], 0, 1),
 )
 def test_parts_add_up_in_either_order(name, first):
     made = gridded(name, seed=4) if name in GRIDS else unbalanced(name.partition(" ")[2])

@@ -56,7 +56,7 @@ def same_rows(found, kept):
 
 @pytest.mark.parametrize(
     ("name", "share"),  # in cells, or collapsed
-    alternately([*GRIDS, *(f"unbalanced {name}" for name in DESIGNS)], 0.25, 0.0),
+    alternately([*list(GRIDS)[1::2], *(f"unbalanced {name}" for name in DESIGNS)], 0.25, 0.0),
 )
 def test_a_stream_gives_what_memory_gives(name, share, tmp_path):
     formula, data = covariates(*case(name))
@@ -65,6 +65,7 @@ def test_a_stream_gives_what_memory_gives(name, share, tmp_path):
     assert os.listdir(tmp_path) == ["rows.parquet"]
 
 
+@pytest.mark.slow
 def test_effects_of_cells_that_were_put_away():
     formula, data = gridded("per document", seed=4)
     free = [64 * 2.0**30]

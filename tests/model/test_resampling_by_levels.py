@@ -18,9 +18,9 @@ def res():
 
 
 def test_a_bootstrap_over_a_facet(res):
-    found = res.resample("a", 300, rng=1)
+    found = res.resample("a", 100, rng=1)
     assert isinstance(found, Replicates)
-    assert found.values.shape == found.adjusted.shape == (300, 3)
+    assert found.values.shape == found.adjusted.shape == (100, 3)
     n = 7
     np.testing.assert_allclose(found.adjusted[:, 0], found.values[:, 0] * n / (n - 1), rtol=1e-12)
     other = found.values[:, 1] - found.values[:, 2] / (n - 1)
@@ -44,7 +44,7 @@ def test_intervals_of_components_from_both(res):
     ends = res.conf_int(0.1, left_out)
     one = left_out.of(lambda v: v[:, 0], alpha=0.1, transform="log")
     assert tuple(ends.loc["var(a)"]) == pytest.approx((one.low, one.high), rel=1e-12)
-    drawn = res.resample("a", 200, rng=3)
+    drawn = res.resample("a", 100, rng=3)
     ends = res.conf_int(0.1, drawn).loc["var(a)"]
     assert tuple(ends) == pytest.approx(tuple(np.quantile(drawn.adjusted[:, 0], [0.05, 0.95])))
 

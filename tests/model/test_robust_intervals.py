@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import vcomp
+from tests.helpers.cases import alternately
 from vcomp.inference import Quantities
 
 
@@ -92,8 +93,7 @@ def rows_of(frame, name):
 
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed")
-@pytest.mark.parametrize("name", MANY)
-@pytest.mark.parametrize("n_partitions", [1, 4])
+@pytest.mark.parametrize(("name", "n_partitions"), alternately(MANY, 4, 1))
 def test_workers_give_the_same(frame, name, n_partitions):
     frames = pytest.importorskip("dask.dataframe", reason="Dask is not installed")
     formula, rows = rows_of(frame, name)

@@ -85,6 +85,7 @@ def scores():
     return frame.drop(index=[3, 17, 18])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fixed", ["C(sys) + query + x", "C(sys)*query"])
 def test_comparisons_of_a_fixed_factor(scores, fixed):
     res = vcomp.fit(f"score ~ {fixed} + (1|topic)", scores)

@@ -278,7 +278,7 @@ def test_facets_that_stand_differently():
 
 @pytest.mark.parametrize("rows", [slice(None), slice(1, None)], ids=["balanced", "not balanced"])
 def test_variables_that_are_the_same(rows):
-    data = crossed(1).assign(d=lambda f: 2.0 * f["a"] + 1.0).iloc[rows]
+    data = crossed(1, n_p=5, n_i=4).assign(d=lambda f: 2.0 * f["a"] + 1.0).iloc[rows]
     with pytest.raises(EstimationError, match="the likelihood has no maximum"):
         fit("a + d ~ (1|p) + (1|i)", data)
     closed = fit("a + d ~ (1|p) + (1|i)", data, method="anova")

@@ -231,6 +231,7 @@ def test_columns_of_a_crossed_facet(name, reml):
     check_against_dense(AxisLikelihood(axis, layout, reml=reml), layout, reml=reml)
 
 
+@pytest.mark.slow
 def test_a_crossed_facet_is_found_where_there_is_one():
     layout = OTHERS["specification"]()
     axis = find_axis(layout)

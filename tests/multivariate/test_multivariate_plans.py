@@ -39,6 +39,7 @@ def test_a_composite_is_the_d_study_of_its_scores(sizes):
         np.testing.assert_allclose(found[column], expected[column], rtol=1e-9, err_msg=column)
 
 
+@pytest.mark.slow
 def test_each_variable_is_its_own_d_study():
     data, res = items(missing=0.2)
     study = res.dstudy(i={"a": [4, 8], "b": 6, "c": [5, 10]})

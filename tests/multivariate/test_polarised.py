@@ -120,6 +120,7 @@ def test_analogous_products_of_the_same_rows_are_method_one(drop):
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_estimates_are_unbiased():
     """Expectations of the closed form at known components are these, by the dense matrices."""
     layout = layout_of("a + b ~ (1|p) + (1|i)", crossed(7, n_p=5, n_i=4, v=2).drop(index=[3]))

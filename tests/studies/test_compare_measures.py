@@ -74,15 +74,16 @@ def test_rows_of_tables_are_numbered(compared):
 
 
 def test_all_forms_are_the_same(compared, frame, tmp_path):
-    expected = compared.table
+    two = ["ap", "rr"]
+    expected = compared.table.query("measure in @two").reset_index(drop=True)
     polars = pytest.importorskip("polars", reason="polars is not installed")
-    long = {name: frame[["sys", "topic"]].assign(score=frame[name]) for name in MEASURES}
-    wide = {n: frame.pivot(index="topic", columns="sys", values=n) for n in MEASURES}
+    long = {name: frame[["sys", "topic"]].assign(score=frame[name]) for name in two}
+    wide = {n: frame.pivot(index="topic", columns="sys", values=n) for n in two}
     paths = {}
-    for name in MEASURES:
+    for name in two:
         paths[name] = tmp_path / f"{name}.csv"
         wide[name].reset_index(drop=True).to_csv(paths[name], index=False)
-    fits = {name: vcomp.fit(f"{name} {BOTH}", frame) for name in MEASURES}
+    fits = {name: vcomp.fit(f"{name} {BOTH}", frame) for name in two}
     score = f"score {BOTH}"
     forms = [
         (long, score),
@@ -100,7 +101,7 @@ def test_all_forms_are_the_same(compared, frame, tmp_path):
         found = vcomp.compare_measures(formula, data, topic=[20, 50])
         pd.testing.assert_frame_equal(found.table, expected, rtol=1e-9)
     renamed = vcomp.compare_measures(
-        BOTH, polars.from_pandas(frame), responses={m.upper(): m for m in MEASURES}, topic=[20, 50]
+        BOTH, polars.from_pandas(frame), responses={m.upper(): m for m in two}, topic=[20, 50]
     )
     expected = expected.assign(measure=expected["measure"].str.upper())
     pd.testing.assert_frame_equal(renamed.table, expected, rtol=1e-9)

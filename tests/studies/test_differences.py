@@ -110,24 +110,32 @@ def test_running_numbers(labels, running):
 # The correlation --------------------------------------------------------------------------------
 
 
-def jackknifed(frame, responses, coefficient, n):
+@pytest.fixture(scope="module")
+def without_levels(frame):
+    """Return for each facet the D-studies of the measures without each of its levels."""
+
+    def studies(facet, level):
+        part = frame[frame[facet] != level]
+        fits = (vcomp.fit(f"{m} {BOTH}", part, method="anova") for m in MEASURES)
+        return [res.dstudy(topic=12).table for res in fits]
+
+    return [[studies(f, level) for level in frame[f].unique()] for f in ("sys", "topic")]
+
+
+def jackknifed(without_levels, coefficient):
     """Return covariance and variances of coefficients by fits without each level."""
-    total = np.zeros((len(responses), len(responses)))
-    for facet in ("sys", "topic"):
-        left = []
-        for level in frame[facet].unique():
-            part = frame[frame[facet] != level]
-            rows = [vcomp.fit(f"{r} {BOTH}", part, method="anova") for r in responses]
-            left.append([res.dstudy(topic=n).table[coefficient].item() for res in rows])
+    total = np.zeros((len(MEASURES), len(MEASURES)))
+    for studies in without_levels:
+        left = [[table[coefficient].item() for table in tables] for tables in studies]
         centred = np.array(left) - np.mean(left, axis=0)
         total += (len(left) - 1) / len(left) * centred.T @ centred
     return total
 
 
 @pytest.mark.parametrize("coefficient", ["Erho2", "Phi"])
-def test_correlations_are_those_of_a_jackknife(frame, coefficient):
+def test_correlations_are_those_of_a_jackknife(frame, without_levels, coefficient):
     found = compared(frame, topic=12).differences(coefficient)
-    covariance = jackknifed(frame, MEASURES, coefficient, 12)
+    covariance = jackknifed(without_levels, coefficient)
     r = covariance[0, 1] / sqrt(covariance[0, 0] * covariance[1, 1])
     row = found.table.iloc[0]
     assert row["correlation"] == pytest.approx(r, rel=1e-9)

@@ -27,7 +27,7 @@ def frame():
 
 @pytest.fixture(scope="module")
 def study(frame):
-    return vcomp.subsample_study(FORMULA, frame, sizes=SIZES, trials=40, rng=3, dstudy={"b": 20})
+    return vcomp.subsample_study(FORMULA, frame, sizes=SIZES, trials=15, rng=3, dstudy={"b": 20})
 
 
 def test_every_size_has_its_subsets(study):
@@ -35,10 +35,10 @@ def test_every_size_has_its_subsets(study):
     assert rows.columns.tolist() == [
         "a", "b", "trial", "var(a)", "var(b)", "var(Residual)", "Erho2", "Phi", "n_Erho2", "n_Phi",
     ]  # fmt: skip
-    assert len(rows) == 4 * 40
+    assert len(rows) == 4 * 15
     counts = rows.groupby(["a", "b"]).size()
-    assert counts.to_dict() == {(3, 4): 40, (3, 9): 40, (5, 4): 40, (5, 9): 40}
-    assert repr(study) == "<SubsampleStudy: 40 subsets of each of 4 sizes of a, b>"
+    assert counts.to_dict() == {(3, 4): 15, (3, 9): 15, (5, 4): 15, (5, 9): 15}
+    assert repr(study) == "<SubsampleStudy: 15 subsets of each of 4 sizes of a, b>"
 
 
 def test_coefficients_and_sizes_are_those_of_a_d_study(study):
@@ -68,7 +68,7 @@ def test_the_table_says_how_they_lie(study, frame):
             assert (row["low"], row["median"], row["high"]) == pytest.approx((low, middle, high))
             assert row["span"] == pytest.approx(high - low)
             assert row["within"] == np.mean(np.abs(values - row["full"]) <= 0.05)
-            assert row["n"] == 40
+            assert row["n"] == 15
     components = table[table["quantity"] == "a"]
     assert components["full"].unique() == pytest.approx(res.vcomp["a"])
     assert components[["within", "covers"]].isna().all(axis=None)
@@ -117,7 +117,7 @@ def test_covered_by_the_intervals_of_the_subsets(study, frame):
 def test_the_numbers_do_not_depend_on_workers(frame, method):
     made = [
         vcomp.subsample_study(
-            FORMULA, frame, sizes=SIZES, trials=6, rng=3, method=method, workers=workers
+            FORMULA, frame, sizes=SIZES, trials=3, rng=3, method=method, workers=workers
         ).frame
         for workers in (1, 3)
     ]
@@ -300,7 +300,7 @@ def test_quantities_that_are_not_there(study):
 
 def test_the_summary(study):
     text = str(study)
-    assert "40 random subsets of each size" in text
+    assert "15 random subsets of each size" in text
     assert "of a test with b = 20" in text
     assert max(map(len, text.splitlines())) <= 95
     assert "<table" in study._repr_html_()

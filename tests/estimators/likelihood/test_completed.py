@@ -211,7 +211,7 @@ def test_a_small_residual_beside_interactions():
     ends at the limit is kept.
     """
     rng = np.random.default_rng(2)
-    codes = np.indices((5, 12, 3)).reshape(3, -1)
+    codes = np.indices((4, 8, 3)).reshape(3, -1)
     codes = codes[:, rng.random(codes.shape[1]) < 0.6]
     y = 1e-3 * rng.normal(size=codes.shape[1])
     for facets in ([0], [1], [2], [0, 1]):

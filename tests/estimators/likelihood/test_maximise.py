@@ -36,11 +36,7 @@ def assert_same_maximum(found, expected):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        *alternately(sorted(DESIGNS), BlockedLikelihood, AverageOnly, Probing),
-        *alternately(sorted(DESIGNS), Probing, BlockedLikelihood, AverageOnly),
-    ],
+    ("name", "kind"), alternately(sorted(DESIGNS), BlockedLikelihood, AverageOnly, Probing)
 )
 def test_any_start_leads_to_the_same_maximum(name, kind):
     """From 1e-8 to 1e8 times the answer, together and each component by itself, and from zeros."""
@@ -107,8 +103,7 @@ def test_every_kind_of_step_has_its_use():
 
 
 @pytest.mark.parametrize(
-    ("name", "factor"),
-    [*alternately(sorted(DESIGNS), 2.0**-30, 2.0**40), *alternately(sorted(DESIGNS), 1e-7, 1e9)],
+    ("name", "factor"), alternately(sorted(DESIGNS), 2.0**-30, 1e9, 2.0**40, 1e-7)
 )
 def test_the_unit_of_the_response_does_not_matter(name, factor):
     """With y → a·y the same steps are taken, and components grow by a²."""
@@ -201,8 +196,7 @@ def test_unbalanced_fit_with_large_crossing_effects(name):
     assert res.certificate.kkt_residual < 1e-6
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e3])
-@pytest.mark.parametrize("complete", [True, False])
+@pytest.mark.parametrize(("offset", "complete"), [(0.0, True), (1e3, False)])
 def test_effects_that_reproduce_the_response_are_refused(offset, complete):
     rng = np.random.default_rng(0)
     a, b = np.repeat(range(20), 15), np.tile(range(15), 20)
@@ -219,7 +213,7 @@ def test_an_interrupted_iteration_leaves_nothing_behind(name):
     _, undisturbed, sizes = engine_of(name)
     start = np.full(sizes.size, 0.5)
     expected = maximise(undisturbed, start, sizes)
-    for at in np.linspace(1, expected.evaluations, 12, dtype=int):
+    for at in np.linspace(1, expected.evaluations, 4, dtype=int):
         _, likelihood, _ = engine_of(name, kind=Interrupted, at=at)
         with pytest.raises(KeyboardInterrupt):
             maximise(likelihood, start, sizes)
@@ -275,7 +269,7 @@ def kkt(model, v, held):
     return max(found)
 
 
-@pytest.mark.parametrize("name", sorted(DESIGNS))
+@pytest.mark.parametrize("name", ["one way", "crossed", "nested", "crossed and nested"])
 def test_the_violation_at_every_point_is_that_of_its_score(name):
     model, likelihood, sizes = engine_of(name)
     start = np.geomspace(0.2, 5.0, sizes.size)

@@ -83,11 +83,11 @@ def test_derivatives_are_those_of_dense_matrices(reml):
 
 @pytest.mark.parametrize("reml", [True, False])
 def test_maxima_are_those_of_single_fits(reml):
-    frames = [frame(seed) for seed in range(12)]
+    frames = [frame(seed) for seed in range(7)]
     stack, _ = stack_of(*frames)
     start, held = np.array([1.0, 1.0, 0.1, 1.0]), np.zeros(4, dtype=bool)
     found = maximise_stack(StackedLikelihood(stack, reml=reml), start, held)
-    assert found.found.sum() >= 10
+    assert found.found.sum() >= 6
     zeros = 0
     for b in np.flatnonzero(found.found):
         res = vcomp.fit(FORMULA, frames[b], method="reml" if reml else "ml", tol=1e-11)

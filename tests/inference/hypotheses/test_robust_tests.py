@@ -235,11 +235,11 @@ def test_its_p_value_is_where_the_robust_interval_reaches_zero():
 def test_variances_that_differ_do_not_reject():
     """Without an effect of s, F rejects in 16 %, its robust variant in 6 % of 400 data sets."""
     found = []
-    for seed in range(100):
+    for seed in range(50):
         res = vcomp.fit("y ~ (1|s) + (1|t)", crossed(20, 25, seed, heteroscedastic=True))
         found.append([res.test("s", t).p_value for t in ("f", "robust")])
     by_f, robust = (np.array(found) < 0.05).mean(axis=0)
-    assert robust <= 0.11  # 99 % of 100 data sets reject at most as often at the level of 5 %
+    assert robust <= 0.12  # 99 % of 50 data sets reject at most as often at the level of 5 %
     assert by_f >= robust + 0.05
 
 

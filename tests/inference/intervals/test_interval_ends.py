@@ -173,7 +173,7 @@ def test_a_step_ends_at_the_nearer_root():
     """Of two solutions of T − q s = √(V − V₁s + V₂s²) within the bracket, against numpy.roots."""
     rng = np.random.default_rng(1)
     n_two = n_one = n_none = 0
-    for _ in range(3000):
+    for _ in range(600):
         T, q, V1 = rng.normal(size=3)
         V, V2 = rng.uniform(0.1, 2.0, size=2)
         low, high = -rng.uniform(0.0, 4.0), rng.uniform(0.0, 4.0)
@@ -188,4 +188,4 @@ def test_a_step_ends_at_the_nearer_root():
             assert np.isnan(found)
         else:
             assert found == pytest.approx(min(possible, key=abs), rel=1e-7, abs=1e-9)
-    assert min(n_two, n_one, n_none) > 50
+    assert min(n_two, n_one, n_none) > 10

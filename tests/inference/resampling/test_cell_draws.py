@@ -108,14 +108,14 @@ def test_products_within_cells_have_their_distribution():
     cells = streamed.statistics.cells
     draws = RowDraws(streamed.statistics)
     found, own = [], []
-    for b in range(600):
+    for b in range(300):
         found.append(draws._inside.draw(v[-1], stream(3, b))[0])
         e = stream(4, b).standard_normal(kept.nobs) * np.sqrt(v[-1])
         own.append(sums_in_cells(kept, cells, e)[1][0])
     for k in (0, 2):  # e'e and x'e; the constant has no part within cells
         assert scipy_stats.ks_2samp(np.array(found)[:, k], np.array(own)[:, k]).pvalue > 1e-3
     correlations = [np.corrcoef(np.array(d)[:, [0, 2]].T)[0, 1] for d in (found, own)]
-    assert np.ptp(correlations) < 4.0 * np.sqrt(2 / 600)
+    assert np.ptp(correlations) < 4.0 * np.sqrt(2 / 300)
 
 
 @pytest.mark.parametrize(("df", "rank"), [(1, 1), (2, 2), (5, 2), (4, 0)])
@@ -127,8 +127,8 @@ def test_products_within_cells_are_those_of_so_many_vectors(df, rank):
     within[0, 0] = 9.0
     cells = SimpleNamespace(within=within, n=20 + df, response=np.zeros(20))
     inside = _Inside(cells)
-    made = np.array([inside.draw(1.7, stream(1, b)) for b in range(2000)])
-    np.testing.assert_array_equal(made[:, 1:, 1:], np.broadcast_to(within[1:, 1:], (2000, 3, 3)))
+    made = np.array([inside.draw(1.7, stream(1, b)) for b in range(500)])
+    np.testing.assert_array_equal(made[:, 1:, 1:], np.broadcast_to(within[1:, 1:], (500, 3, 3)))
     np.testing.assert_array_equal(made, made.transpose(0, 2, 1))
     agree_in_mean(made[:, 0, 0], 1.7 * df, 2.0 * df * 1.7**2)
     agree_in_mean(made[:, 0, 1:] + 1e-9, 1e-9, 1.7 * np.diagonal(within)[1:] + 1e-12)

@@ -289,7 +289,7 @@ def test_a_constant_response_has_no_resamples():
 
 
 def test_a_time_limit_says_how_far_it_came(crossed, monkeypatch):
-    ticking(monkeypatch)
+    ticking(monkeypatch, 0.01)
     fit, design, components, _ = crossed
     with pytest.warns(vcomp.VcompWarning, match=r"time limit of .* ended .* of 100,000 resamples"):
         found = facet_bootstrap(fit, design, components, "p", 100_000, time_limit=0.05)

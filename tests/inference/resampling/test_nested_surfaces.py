@@ -72,6 +72,7 @@ def test_models_share_the_forms_of_drawn_responses(nested, method):
                 assert made.llf == other.llf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("term", [0, 1])
 def test_null_distributions_reach_the_bound(nested, term, monkeypatch):
     names = nested.recipe.names

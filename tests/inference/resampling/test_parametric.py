@@ -43,7 +43,7 @@ def test_analysis_of_variance_has_the_moments_of_mean_squares():
     formula, data = balanced("crossed, replicated", scale=1.0)
     data["y"] += 2.0 * data["a"] + data["b"]
     res = vcomp.fit(formula, data, method="anova")
-    made = res.bootstrap(2000, rng=11)
+    made = res.bootstrap(600, rng=11)
     a, b, n = 5, 6, 3
     v = res.vcomp
     assert (v > 0.0).all()
@@ -79,7 +79,7 @@ def test_reml_is_nearly_unbiased_away_from_the_bound():
     grid = np.indices((60, 50)).reshape(2, -1)
     y = rng.normal(size=60)[grid[0]] + rng.normal(size=50)[grid[1]] + rng.normal(size=3000)
     res = vcomp.fit("y ~ (1|a) + (1|b)", {"y": y, "a": grid[0], "b": grid[1]})
-    made = res.bootstrap(1500, rng=2)
+    made = res.bootstrap(400, rng=2)
     assert (made.values > 0.0).all()
     # Balanced and inside the bounds REML is the analysis of variance, without any bias.
     agree_in_mean(made.values, res.vcomp.to_numpy(), sigmas=4.0)
@@ -92,14 +92,14 @@ def test_reml_is_nearly_unbiased_away_from_the_bound():
 def test_strata_and_rows_give_the_same_distribution():
     formula, data = gridded("per document", 2)
     res = vcomp.fit(formula.replace("~ ", "~ xp + xd + "), data)
-    by_strata = res.bootstrap(150, rng=5)
+    by_strata = res.bootstrap(50, rng=5)
     fit = res._row_access.generating()
-    by_rows = parametric_bootstrap(fit, 150, rng=5, draws=RowDraws(fit.stats))
+    by_rows = parametric_bootstrap(fit, 50, rng=5, draws=RowDraws(fit.stats))
     assert type(draws_of(fit.stats, fit.recipe)).__name__ == "_OfStrata"
     for name in ("values", "beta", "llf"):
         a, b = np.array(getattr(by_strata, name)), np.array(getattr(by_rows, name))
         assert not np.array_equal(a, b)
-        error = np.sqrt((a.var(axis=0) + b.var(axis=0)) / 150)
+        error = np.sqrt((a.var(axis=0) + b.var(axis=0)) / 50)
         assert (np.abs(a.mean(axis=0) - b.mean(axis=0)) < 4.5 * error).all()
 
 
@@ -202,7 +202,7 @@ def test_negative_estimates_are_drawn_as_zero():
     res = vcomp.fit("y ~ (1|a)", data, method="anova")
     assert res.vcomp["a"] < 0.0
     with pytest.warns(VcompWarning, match=r"σ²\(a\) is estimated below zero and set to 0"):
-        made = res.bootstrap(2000, rng=3)
+        made = res.bootstrap(600, rng=3)
     ms = res.vcomp["Residual"]
     # σ̂²(a) = (MS_a − MS_e)/4 around zero.
     agree_in_mean(made.values[:, 0], 0.0, (2 * ms**2 / 9 + 2 * ms**2 / 30) / 16)
@@ -269,7 +269,7 @@ def test_without_time_nothing_is_done(crossed, tmp_path):
 
 
 def test_what_was_done_is_kept_when_time_is_up(crossed, tmp_path, monkeypatch):
-    ticking(monkeypatch)
+    ticking(monkeypatch, 0.02)
     path = tmp_path / "replicates"
     with pytest.warns(VcompWarning, match=r"of 1,000,000 replicates"):
         made = crossed.bootstrap(1_000_000, time_limit=0.3, path=path, workers=2)

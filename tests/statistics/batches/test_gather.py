@@ -61,7 +61,7 @@ def same(kept, streamed, tolerance=1e-12, methods=("reml", "ml")):
 
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed:vcomp.VcompWarning")
-@pytest.mark.parametrize(("name", "rows"), alternately(GRIDS, 7, 10_000))
+@pytest.mark.parametrize(("name", "rows"), alternately(list(GRIDS)[::2], 7, 10_000))
 def test_complete_grids(name, rows):
     formula, data = gridded(name, seed=4)
     shuffled = data.sample(frac=1.0, random_state=3)

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from patsy import EvalEnvironment
 
 import vcomp
-from tests.helpers.cases import alternately
 from tests.helpers.designs import GRIDS, gridded, unbalanced
 from tests.helpers.examples import examples
 from tests.helpers.readings import model_of
@@ -183,7 +182,8 @@ def kept_with(fixed):
 
 
 @pytest.mark.parametrize(
-    ("fixed", "by"), [*((fixed, "i") for fixed in STATEFUL), *((f, None) for f in STATEFUL[::5])]
+    ("fixed", "by"),
+    [*((fixed, "i") for fixed in STATEFUL[::2]), *((f, None) for f in STATEFUL[1::5])],
 )
 def test_fixed_parts_that_depend_on_all_rows(fixed, by):
     shift = 2.5
@@ -316,11 +316,7 @@ def test_rows_are_read_and_summed_in_one_task(fixed):
 
 
 @pytest.mark.parametrize(
-    ("large", "fixed"),
-    [
-        *alternately(["none", "one", "all"], "1", "x", "center(x)"),
-        *alternately(["none", "one", "all"], "center(x)", "1", "x"),
-    ],
+    ("large", "fixed"), [("none", "center(x)"), ("one", "1"), ("one", "center(x)"), ("all", "x")]
 )
 def test_few_rows_are_read_once_and_many_in_every_pass(large, fixed):
     """They stay where they are, unless a partition has more than its share of what is kept."""
@@ -429,7 +425,7 @@ def test_options_that_make_no_sense():
 # On workers in other processes -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("by", ["i", "p", None])
+@pytest.mark.parametrize("by", ["i", None])
 def test_workers_in_two_processes(by, on_cluster):
     formula, data = gridded("per document", seed=2)
     kept = vcomp.fit(formula.replace("~", "~ x +"), data)
@@ -442,7 +438,7 @@ def test_workers_in_two_processes(by, on_cluster):
     assert "robust" in str(found.summary())
 
 
-@pytest.mark.parametrize("fatal", [2, 18, 25])
+@pytest.mark.parametrize("fatal", [18, 25])
 def test_a_worker_that_dies_in_mid_pass(fatal, request, tmp_path):
     """The call of this number ends its process; there are twelve in each pass.
 
