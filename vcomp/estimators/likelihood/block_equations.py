@@ -199,8 +199,8 @@ class BlockEquations:
         """Return the equations of the same rows, of one residual group, with another response."""
         other = copy(self)
         other.sums = replace(self.sums, groups=(group,))
-        first = replace(self.parts[0], right=self._right(group), yy=group.yy)
-        other.parts = [first, *self.parts[1:]]
+        first = replace(self.rows[0], right=self._right(group), yy=group.yy)
+        other.rows = [first, *self.rows[1:]]
         return other
 
     def rotated(self, bases: Sequence[FloatArray]) -> BlockEquations:
