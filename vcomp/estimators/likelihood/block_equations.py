@@ -25,8 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray
+from vcomp._typing import FloatArray, LongArray
 from vcomp.estimators.likelihood.engine import FixedForms
+from vcomp.estimators.likelihood.lead_squares import LeadBlocks
 from vcomp.numerics import Positive
 from vcomp.numerics.sparse import Direction, Factor, Pattern, plan_elimination
 from vcomp.statistics import CrossProducts
@@ -50,20 +51,48 @@ class BlockSums:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _PrecisionPart:
-    """The derivative D of C by one natural parameter, and the sums that belong to it.
+class _RowsPart:
+    """The derivative D of C by the 1/σ²_r of a residual group, and the sums that belong to it.
 
     Attributes
     ----------
     matrix : (m, m) D for effects and columns of X, sparse, in extended precision
     direction : D for the effects
-    right, yy : (m,) and number: A_r'D_ry and y'D_ry of a residual group, else zero
+    border : (n, p) D between effects and columns of X
+    right, yy : (m,) and number: A_r'D_ry and y'D_ry
     """
 
     matrix: Any
     direction: Direction
+    border: FloatArray
     right: FloatArray
     yy: float
+
+    def times(self, x: FloatArray) -> FloatArray:
+        """Return Dx of columns x, in extended precision."""
+        product: FloatArray = self.matrix @ x
+        return product
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PriorPart:
+    """The derivative D of C by an element of a Λ_t⁻¹: ones between two columns of effects.
+
+    Attributes
+    ----------
+    places : positions of the two columns of effects among the unknowns
+    direction : D for the effects
+    """
+
+    places: tuple[slice, slice]
+    direction: Direction
+
+    def times(self, x: FloatArray) -> FloatArray:
+        """Return Dx of columns x."""
+        product, (a, b) = np.zeros_like(x), self.places
+        product[a] = x[b]
+        product[b] = x[a]
+        return product
 
 
 class BlockEquations:
@@ -77,14 +106,16 @@ class BlockEquations:
     ----------
     places : for each column of effects its positions among the unknowns
     pairs : for each term the pairs of its columns, (a, b) with a ≤ b by their places in the term
-    parts : derivatives of C by the residual groups' 1/σ²_r, then by the elements of each Λ_t⁻¹
+    rows, priors : derivatives of C by the residual groups' 1/σ²_r, and by the elements of each
+        Λ_t⁻¹
     pattern : sparsity pattern of the factor
+    lead : position of the term whose effects are all of the sparse part, if there is one
     """
 
     def __init__(self, sums: BlockSums) -> None:
         self.sums, stats = sums, sums.groups[0]
-        order = sorted(sums.terms, key=lambda columns: -stats.sizes[columns[0]])
-        columns = [c for term in order for c in term]
+        by_size = sorted(range(len(sums.terms)), key=lambda t: -stats.sizes[sums.terms[t][0]])
+        columns = [c for t in by_size for c in sums.terms[t]]
         sizes = [stats.sizes[c] for c in columns]
         spans = pairwise([0, *np.cumsum(sizes).tolist()])
         self.places = {c: slice(*span) for c, span in zip(columns, spans, strict=True)}
@@ -99,14 +130,28 @@ class BlockEquations:
         plan = plan_elimination(self._off_diagonal([*grams, *priors]), sizes)
         if plan is None:
             raise np.linalg.LinAlgError("the factor has too many entries")
-        self.pattern, self._lower = Pattern.of(plan), plan.lower
-        none = np.zeros(self.n_effects + stats.n_fixed)
-        self.parts = [
-            _PrecisionPart(gram, self._direction(gram), self._right(group), group.yy)
+        self.pattern = Pattern.of(plan)
+        self.lead = self._lead(by_size)
+        lower = plan.lower.tocoo()
+        self._keys = lower.row.astype(np.int64) * self.n_effects + lower.col
+        self.rows = [
+            _RowsPart(
+                gram,
+                self._direction(gram),
+                self._stacked(group.ZX, group.n_fixed),
+                self._right(group),
+                group.yy,
+            )
             for gram, group in zip(grams, sums.groups, strict=True)
         ]
-        self.parts += [
-            _PrecisionPart(prior, self._direction(prior), none, 0.0) for prior in priors
+        places = [
+            (self.places[term[a]], self.places[term[b]])
+            for term, pairs in zip(sums.terms, self.pairs, strict=True)
+            for a, b in pairs
+        ]
+        self.priors = [
+            _PriorPart(place, self._direction(prior))
+            for place, prior in zip(places, priors, strict=True)
         ]
 
     def _of_rows(self, group: CrossProducts) -> Any:
@@ -154,8 +199,8 @@ class BlockEquations:
         """Return the equations of the same rows, of one residual group, with another response."""
         other = copy(self)
         other.sums = replace(self.sums, groups=(group,))
-        first = replace(self.parts[0], right=self._right(group), yy=group.yy)
-        other.parts = [first, *self.parts[1:]]
+        first = replace(self.rows[0], right=self._right(group), yy=group.yy)
+        other.rows = [first, *self.rows[1:]]
         return other
 
     def rotated(self, bases: Sequence[FloatArray]) -> BlockEquations:
@@ -179,15 +224,38 @@ class BlockEquations:
         places = np.concatenate(rows), np.concatenate(columns)
         R = csr_array((entries, places), shape=(n + p, n + p))
         turned = copy(self)
-        turned.parts = []
-        for part in self.parts[: len(self.sums.groups)]:
+        turned.rows = []
+        for part in self.rows:
             matrix = (R.T @ part.matrix @ R).tocsr()
-            right = np.asarray(R.T @ part.right, dtype=float)
-            turned.parts.append(
-                replace(part, matrix=matrix, direction=self._direction(matrix), right=right)
+            turned.rows.append(
+                replace(
+                    part,
+                    matrix=matrix,
+                    direction=self._direction(matrix),
+                    border=matrix[:n][:, n:].toarray().astype(float),
+                    right=np.asarray(R.T @ part.right, dtype=float),
+                )
             )
-        turned.parts += self.parts[len(self.sums.groups) :]
         return turned
+
+    def _lead(self, by_size: Sequence[int]) -> int | None:
+        """Return the term whose effects are all of the sparse part, if there is one."""
+        cut, order = self.pattern.cut, self.pattern.permuted(np.arange(self.n_effects))
+        for t in by_size[:1]:
+            if cut == sum(self.sums.groups[0].sizes[c] for c in self.sums.terms[t]):
+                return t if (order[:cut] < cut).all() else None
+        return None
+
+    def entries(self, prior: _PriorPart) -> LongArray:
+        """Return the places of a prior's entries off the diagonal in the pattern's triangle."""
+        rows, columns = (self.pattern.place()[at] for at in prior.places)
+        keys = np.maximum(rows, columns) * self.n_effects + np.minimum(rows, columns)
+        return np.searchsorted(self._keys, keys)
+
+    @property
+    def parts(self) -> list[_RowsPart | _PriorPart]:
+        """Derivatives of C by all natural parameters."""
+        return [*self.rows, *self.priors]
 
     def _stacked(self, sums: Sequence[FloatArray], width: int) -> FloatArray:
         blocks = [sums[c].reshape(sums[c].shape[0], width) for c in self.places]
@@ -204,13 +272,11 @@ class BlockEquations:
         effects = matrix[:n][:, :n].astype(float).tocsr()
         ordered = effects if order is None else effects[order][:, order]
         own = tril(ordered, -1, format="coo")
-        known = self._lower.tocoo()
-        keys = known.row.astype(np.int64) * n + known.col
-        data = np.zeros(keys.size)
+        data = np.zeros(self._keys.size)
         used = own.data != 0.0
-        data[np.searchsorted(keys, (own.row.astype(np.int64) * n + own.col)[used])] = own.data[
-            used
-        ]
+        data[np.searchsorted(self._keys, (own.row.astype(np.int64) * n + own.col)[used])] = (
+            own.data[used]
+        )
         return Direction(effects.diagonal(), data)
 
 
@@ -256,20 +322,20 @@ class BlockPoint:
             ]
         )
         weighted = list(zip(self._phi, equations.parts, strict=True))
-        n = equations.n_effects
+        n, r = equations.n_effects, self._residuals.size
         data = sum(x * part.direction.data for x, part in weighted)
         diagonal = sum(x * part.direction.diagonal for x, part in weighted)
         self.factor = Factor(
             equations.pattern.with_entries(np.asarray(data)), np.asarray(diagonal)
         )
-        border = sum(x * part.matrix[:, n:].toarray() for x, part in weighted)
-        self._ZX = border[:n].astype(float)
+        of_rows = list(zip(self._phi[:r], equations.rows, strict=True))
+        self._ZX = np.asarray(sum(x * part.border for x, part in of_rows))
         self._border = self.factor.solve(self._ZX)
         units = np.eye(self._ZX.shape[1])
         M = np.concatenate([-self._border, units]).astype(np.longdouble)
-        rest = sum(x * (part.matrix @ M) for x, part in weighted)[:n]
+        rest = sum(x * part.times(M) for x, part in weighted)[:n]
         M[:n] -= self.factor.solve(rest.astype(float))
-        self._moved = np.array([part.matrix @ M for part in equations.parts])
+        self._moved = np.array([part.times(M) for part in equations.parts])
         forms = np.asarray(M.T @ self._moved, dtype=float)
         self._fixed_parts = 0.5 * (forms + forms.swapaxes(1, 2))
         self.fixed = Positive(np.tensordot(self._phi, self._fixed_parts, 1))
@@ -284,14 +350,21 @@ class BlockPoint:
     @cached_property
     def _solved(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The solution w, refined once, and of each part D its A'Dy − Dw and sum of squares."""
-        parts, phi = self.equations.parts, self._phi.astype(np.longdouble)
-        right = sum(x * part.right for x, part in zip(phi, parts, strict=True))
-        w = self.solve(np.asarray(right, dtype=float)[:, None])[:, 0].astype(np.longdouble)
-        rests = np.array([part.right - part.matrix @ w for part in parts])
-        w = w + self.solve(np.asarray(phi @ rests, dtype=float)[:, None])[:, 0]
-        rests = np.array([part.right - part.matrix @ w for part in parts])
-        squares = [part.yy - w @ (part.right + h) for part, h in zip(parts, rests, strict=True)]
-        return w.astype(float), rests.astype(float), np.array(squares, dtype=float)
+        equations, phi, r = self.equations, self._phi.astype(np.longdouble), self._residuals.size
+        right = np.zeros((phi.size, self._ZX.shape[0] + self._ZX.shape[1]))
+        right[:r] = [part.right for part in equations.rows]
+        yy = np.zeros(phi.size)
+        yy[:r] = [part.yy for part in equations.rows]
+
+        def rests_of(w: FloatArray) -> FloatArray:
+            return right - np.array([part.times(w) for part in equations.parts])
+
+        w = self.solve(np.asarray(phi[:r] @ right[:r], dtype=float)[:, None])[:, 0]
+        w = w.astype(np.longdouble)
+        w = w + self.solve(np.asarray(phi @ rests_of(w), dtype=float)[:, None])[:, 0]
+        rests = rests_of(w)
+        squares = yy - (right + rests) @ w
+        return w.astype(float), rests.astype(float), squares.astype(float)
 
     # Value, score, informations -----------------------------------------------------------------
 
@@ -320,20 +393,64 @@ class BlockPoint:
     @cached_property
     def _squares(self) -> FloatArray:
         """tr(C⁻¹D_iC⁻¹D_j) of all pairs of parts."""
-        squares = self.factor.inverse.squares([part.direction for part in self.equations.parts])
+        # Of one residual group the squares follow from those of the others.
+        parts, alone = self.equations.parts, self._residuals.size == 1
+        first = int(alone)
+        if alone and self.equations.lead is not None:
+            inner = self._squares_by_lead(self.equations.lead)
+        else:
+            inner = self.factor.inverse.squares([part.direction for part in parts[first:]])
         if self.reml and self._border.shape[1]:
-            J, n = len(squares), self.equations.n_effects
-            effects, inverse = self._moved[:, :n].astype(float), self.fixed.inverse()
-            solved = self.factor.solve(np.concatenate([*effects], axis=1)).reshape(n, J, -1)
-            squares += 2.0 * np.einsum("inp,njp->ij", effects @ inverse, solved)
-            both = self._fixed_parts @ inverse
-            squares += np.tensordot(both, both.swapaxes(1, 2), ((1, 2), (1, 2)))
-        if self._residuals.size == 1:
-            # Σφ_iD_i = C. Where effects are nearly confounded, C⁻¹D of the rows is small next to
-            # C⁻¹, and that of Λ⁻¹ is not.
-            phi, of_priors = self._phi, self._traces[1:] - squares[1:, 1:] @ self._phi[1:]
-            squares[0, 1:] = squares[1:, 0] = of_priors / phi[0]
-            squares[0, 0] = (self._traces[0] - phi[1:] @ squares[1:, 0]) / phi[0]
+            J, n = len(inner), self.equations.n_effects
+            moved = np.ascontiguousarray(self._moved[first:, :n], dtype=float)
+            solved = self.factor.solve(np.concatenate([*moved], axis=1)).reshape(n, J, -1)
+            weighted = (moved @ self.fixed.inverse()).reshape(J, -1)
+            inner += 2.0 * weighted @ solved.swapaxes(0, 1).reshape(J, -1).T
+            both = self._fixed_parts[first:] @ self.fixed.inverse()
+            inner += np.tensordot(both, both.swapaxes(1, 2), ((1, 2), (1, 2)))
+        if not alone:
+            return inner
+        # Σφ_iD_i = C. Where effects are nearly confounded, C⁻¹D of the rows is small next to
+        # C⁻¹, and that of Λ⁻¹ is not.
+        squares, phi = np.zeros((len(parts),) * 2), self._phi
+        squares[1:, 1:] = inner
+        squares[0, 1:] = squares[1:, 0] = (self._traces[1:] - inner @ phi[1:]) / phi[0]
+        squares[0, 0] = (self._traces[0] - phi[1:] @ squares[1:, 0]) / phi[0]
+        return squares
+
+    def _squares_by_lead(self, lead: int) -> FloatArray:
+        """Return those of all priors from the blocks of the term that has the sparse part."""
+        equations, inverse = self.equations, self.factor.inverse
+        term, pairs = equations.sums.terms[lead], equations.pairs[lead]
+        places, cut = equations.pattern.place(), equations.pattern.cut
+        below = inverse.below(inverse.entries, inverse.corner)
+        shape = equations.sums.groups[0].sizes[term[0]], len(term), len(term)
+        gram, of_inverse = np.empty(shape), np.empty(shape)
+        matrix, own, others = equations.rows[0].matrix, [], {}
+        for i, prior in enumerate(equations.priors):
+            at, other = prior.places
+            if at.start >= cut:
+                product_ = np.zeros_like(inverse.corner)
+                product_[places[at] - cut] = inverse.corner[places[other] - cut]
+                product_[places[other] - cut] = inverse.corner[places[at] - cut]
+                others[i] = product_
+                continue
+            a, b = pairs[len(own)]
+            own.append(i)
+            of_rows = self._phi[0] * matrix.diagonal(other.start - at.start)[at].astype(float)
+            gram[:, a, b] = gram[:, b, a] = of_rows + self._precisions[lead][a, b]
+            found = inverse.diagonal[at] if a == b else below[equations.entries(prior)]
+            of_inverse[:, a, b] = of_inverse[:, b, a] = found
+        effects = np.arange(equations.n_effects)
+        columns = equations.pattern.permuted(effects)[cut:]
+        border = [
+            self._phi[0] * matrix[equations.places[c]][:, columns].astype(float) for c in term
+        ]
+        units = [E for _, _, E, _ in self._terms()][lead]
+        blocks = LeadBlocks(gram, of_inverse, border, inverse.corner)
+        at = [*own, *others]
+        squares = np.empty((len(at), len(at)))
+        squares[np.ix_(at, at)] = blocks.squares(units, list(others.values()))
         return squares
 
     @cached_property
@@ -374,29 +491,28 @@ class BlockPoint:
             bent[at, at] = 2.0 * np.tensordot(G @ QE, (QE @ Q).swapaxes(1, 2), ((1, 2), (1, 2)))
         return bent
 
-    @cached_property
-    def _determinant(self) -> tuple[FloatArray, FloatArray]:
-        """First and second derivatives of the log-determinants by θ: tr(QV_j), −tr(QV_jQV_k)."""
-        sums, slopes = self.equations.sums, self._slopes
-        n = np.array([group.n for group in sums.groups])
-        first, second = slopes.T @ self._traces, self._bent(self._traces)
-        second -= slopes.T @ self._squares @ slopes
-        r = n.size
-        first[:r] += n / self._residuals
-        second[np.diag_indices(r)] -= n / self._residuals**2
+    def _log_slopes(self) -> FloatArray:
+        """First derivatives of the log-determinants by θ: tr(QV_j)."""
+        sums, first = self.equations.sums, self._slopes.T @ self._traces
+        first[: self._residuals.size] += [group.n for group in sums.groups] / self._residuals
         for (at, Q, E, _), term in zip(self._terms(), sums.terms, strict=True):
-            q, QE = sums.groups[0].sizes[term[0]], Q @ E
-            first[at] += q * np.trace(QE, axis1=1, axis2=2)
-            second[at, at] -= q * np.tensordot(QE, QE.swapaxes(1, 2), ((1, 2), (1, 2)))
-        return first, second
+            first[at] += sums.groups[0].sizes[term[0]] * np.trace(Q @ E, axis1=1, axis2=2)
+        return first
 
     def score(self) -> FloatArray:
         """Return the derivatives of the log-likelihood by the components, eq. (5.3)."""
-        return -0.5 * (self._determinant[0] + self._slopes.T @ self._solved[2])
+        return -0.5 * (self._log_slopes() + self._slopes.T @ self._solved[2])
 
     def expected(self) -> FloatArray:
-        """Return ½ tr(QV_jQV_k), eq. (5.4)."""
-        return -0.5 * self._determinant[1]
+        """Return ½ tr(QV_jQV_k), eq. (5.4): of the second derivatives of the log-determinants."""
+        sums, slopes, r = self.equations.sums, self._slopes, self._residuals.size
+        found = 0.5 * (slopes.T @ self._squares @ slopes - self._bent(self._traces))
+        n = np.array([group.n for group in sums.groups])
+        found[np.diag_indices(r)] += 0.5 * n / self._residuals**2
+        for (at, Q, E, _), term in zip(self._terms(), sums.terms, strict=True):
+            q, QE = sums.groups[0].sizes[term[0]], Q @ E
+            found[at, at] += 0.5 * q * np.tensordot(QE, QE.swapaxes(1, 2), ((1, 2), (1, 2)))
+        return found
 
     def average(self) -> FloatArray:
         """Return ½ y'PV_jPV_kPy, eq. (5.5), a quarter of the second derivatives of y'Py."""

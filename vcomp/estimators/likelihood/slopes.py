@@ -26,7 +26,7 @@ from vcomp.estimators.likelihood.cone import (
     positive_part,
 )
 from vcomp.estimators.likelihood.engine import FixedForms, InformationKind, LastPoint, Solution
-from vcomp.exceptions import EstimationError
+from vcomp.exceptions import DesignError, EstimationError
 from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
 
@@ -113,6 +113,8 @@ class _MatricesPoint:
             np.where(np.any(d != e), A - B, 0.0)
             for A, B, d, (e, _) in zip(used, exact, floored, eigen, strict=True)
         ]
+        self._kept = [e / d for d, (e, _) in zip(floored, eigen, strict=True)]
+        self._principal = [U for _, U in eigen]
         self.point = BlockPoint(equations, np.array([residual]), used, reml=reml)
 
     def loglike(self) -> float:
@@ -176,7 +178,9 @@ class _MatricesPoint:
 
     def effects(self, term: int) -> FloatArray:
         """Return the predicted effects of a bar, (levels, q)."""
-        return self.point.effects(term) @ self._bases[term].T
+        K = self._from_floored(term, 1.0)
+        found: FloatArray = self.point.effects(term) @ self._bases[term].T @ K.T
+        return found
 
     def combined_variances(self, weights: Sequence[Any], X: FloatArray) -> FloatArray:
         """Return the prediction error variances of combinations of effects, (m,).
@@ -204,8 +208,13 @@ class _MatricesPoint:
 
     def prediction_covariances(self, term: int, *, beta_known: bool) -> FloatArray:
         """Return the covariance matrices of û − u of a bar, (levels, q, q)."""
-        U = self._bases[term]
+        U = self._from_floored(term, 0.5) @ self._bases[term]
         return U @ self.point.prediction_covariances(term, beta_known=beta_known) @ U.T
+
+    def _from_floored(self, term: int, power: float) -> FloatArray:
+        """Return what effects of principal directions without variance are multiplied by."""
+        U, kept = self._principal[term], np.maximum(self._kept[term], 0.0)
+        return (U * kept**power) @ U.T
 
 
 def congruence(A: FloatArray, pairs: Sequence[tuple[int, int]]) -> FloatArray:
@@ -462,6 +471,8 @@ def estimate_with_slopes(
     ------
     EstimationError
         If an option does not apply, or the likelihood has no maximum.
+    DesignError
+        If the data cannot distinguish the components.
     """
     _check_options(options)
     likelihood = SlopesLikelihood(stats, reml=options.is_restricted)
@@ -471,6 +482,7 @@ def estimate_with_slopes(
         )
     tol = 1e-9 if options.tol is None else float(options.tol)
     start = _start(likelihood)
+    _check_distinct(likelihood, start, names)
     end = likelihood.maximum(start, int(options.max_iter), tol)
     if end.S[-1, 0, 0] <= _NO_RESIDUAL * float(np.trace(end.S, axis1=1, axis2=2).sum()):
         raise EstimationError(
@@ -484,7 +496,10 @@ def estimate_with_slopes(
     }
     beta, cov_beta = likelihood.fixed_effects(end.S)
     certificate = _certificate(likelihood, end, names, covariances["observed"], tol)
-    errors = FixedErrors(likelihood.fixed_forms(end.S).slopes, np.zeros(0)) if beta.size else None
+    errors = None
+    if beta.size:  # covariances may be negative
+        slopes = likelihood.fixed_forms(end.S).slopes
+        errors = FixedErrors(slopes, np.zeros(0), keeps_negative=True)
     return Estimate(
         method="reml" if options.is_restricted else "ml",
         names=names,
@@ -521,6 +536,31 @@ def _start(likelihood: SlopesLikelihood) -> FloatArray:
     start = np.where(likelihood.linked, 0.5 / k * np.eye(likelihood.linked.shape[1]), 0.0)
     start[-1, 0, 0] = 0.5
     return start
+
+
+_DEPENDENT = 1e-10
+"""Smallest eigenvalue of an information matrix of unit diagonal that is more than rounding."""
+
+
+def _check_distinct(
+    likelihood: SlopesLikelihood, start: FloatArray, names: tuple[str, ...]
+) -> None:
+    """Refuse components that the data cannot distinguish: their information is singular."""
+    # The average information is known at the start, the expected one decides.
+    for kind in ("average", "expected"):
+        information = likelihood.information(start, kind)
+        size = np.sqrt(np.abs(np.diagonal(information)))
+        size[size == 0.0] = 1.0
+        values, vectors = np.linalg.eigh(information / np.outer(size, size))
+        if values[0] > _DEPENDENT:
+            return
+    change = likelihood.back @ (vectors[:, 0] / size)
+    unit = np.abs(likelihood.back) @ (1.0 / size)
+    involved = [n for n, c in zip(names, change / unit, strict=True) if abs(c) > 1e-4]
+    raise DesignError(
+        f"these data cannot distinguish the components {', '.join(involved)}: another choice of "
+        "them gives the scores the same covariance matrix; leave out a slope or a term"
+    )
 
 
 def _group(name: str) -> str:

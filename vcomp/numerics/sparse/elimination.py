@@ -478,13 +478,40 @@ class Inverse:
 
     def squares(self, directions: Sequence[Direction]) -> FloatArray:
         """Return tr(C⁻¹D_iC⁻¹D_j) of all pairs of directions, eq. (7.10)."""
-        restored, products = self._factor.pattern.restored, np.empty((len(directions),) * 2)
-        for i, d in enumerate(directions):
-            slope = self._factor.pattern.permuted(d.diagonal)
+        pattern = self._factor.pattern
+        restored, products = pattern.restored, np.empty((len(directions),) * 2)
+        slopes = [pattern.permuted(d.diagonal) for d in directions]
+        dense = [
+            not (slope[: pattern.cut].any() or d.data[pattern.leading].any())
+            for slope, d in zip(slopes, directions, strict=True)
+        ]
+        for i, (slope, d) in enumerate(zip(slopes, directions, strict=True)):
+            if dense[i]:
+                continue
             diagonal, *rest = self._derivative(slope, d.data)
             below, change = self.below(*rest), restored(diagonal)
-            products[i] = [-(change @ e.diagonal + 2.0 * (below @ e.data)) for e in directions]
+            for j, e in enumerate(directions):
+                products[i, j] = -(change @ e.diagonal + 2.0 * (below @ e.data))
+                if dense[j]:
+                    products[j, i] = products[i, j]
+        for i in np.flatnonzero(dense):
+            turned = self._times_corner(slopes[i], directions[i]).T.ravel()
+            for j in np.flatnonzero(dense[: i + 1]):
+                own = self._times_corner(slopes[j], directions[j]).ravel()
+                products[i, j] = products[j, i] = turned @ own
         return 0.5 * (products + products.T)
+
+    def _times_corner(self, slope: FloatArray, direction: Direction) -> FloatArray:
+        """Return DZ of a direction D of the dense part, Z the dense corner of the inverse."""
+        from scipy.sparse import csr_array
+
+        pattern, entries = self._factor.pattern, direction.data[~self._factor.pattern.leading]
+        m, used = pattern.n_dense, np.flatnonzero(entries)
+        rows, columns = np.divmod(pattern.rest[used], m)
+        lower = csr_array((entries[used], (rows, columns)), shape=(m, m))
+        product: FloatArray = (lower + lower.T) @ self.corner
+        product += slope[pattern.cut :, None] * self.corner
+        return product
 
 
 def _cancels(corner: FloatArray, diagonal: FloatArray) -> bool:
