@@ -218,7 +218,7 @@ class ModelTables(UniverseScores):
         components = np.maximum(self._record.estimate.values, 0.0)
         total = fixed + components.sum()
         if not total > 0.0:
-            raise EstimationError("the scores have no variance, of which r2() would be a share")
+            raise EstimationError("the scores have no variance, so that r2() has no shares of it")
         explained = np.array([fixed, fixed + components[:-1].sum()]) / total
         return series(explained, ("marginal", "conditional"), "r2")
 
