@@ -75,7 +75,7 @@ class ReferenceGrid:
         return cls(fixed, tuple(factors), tuple(numbers))
 
     def factor(self, name: str) -> GridFactor | None:
-        """Return the factor of a name; None if there is none.
+        """Return the factor of a name, or None.
 
         Raises
         ------

@@ -209,7 +209,7 @@ def _names(given: str | Sequence[str]) -> tuple[str, ...]:
 def _grid(
     record: FitRecord, access: RowAccess, names: tuple[str, ...], at: dict[str, Any]
 ) -> tuple[_Grid, list[str]]:
-    """Return the combinations of levels, and notes on what they are averaged over."""
+    """Return the combinations of levels, with notes on other factors and covariates."""
     grid = ReferenceGrid.of(access.data.design.fixed)
     factors = [_factor(record, grid, name) for name in names]
     twice = [name for k, name in enumerate(names) if factors[k] in factors[:k]]

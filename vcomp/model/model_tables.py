@@ -232,7 +232,7 @@ class ModelTables(UniverseScores):
             random = np.maximum(values[:-1], 0.0).sum()
         total = fixed + random + max(values[-1], 0.0)
         if not total > 0.0:
-            raise EstimationError("the scores have no variance, of which r2() would be a share")
+            raise EstimationError("the scores have no variance, so that r2() has no shares of it")
         explained = np.array([fixed, fixed + random]) / total
         return series(explained, ("marginal", "conditional"), "r2")
 

@@ -23,7 +23,7 @@ INTERCEPT = "Intercept"
 """The name of the term that is no hypothesis."""
 
 _ROUNDING = 1e-8
-"""What is left of a column or row of length 1 that depends on others, at most."""
+"""Largest rest of a column or row of length 1 that depends on others."""
 
 
 def rows_of_columns(design: Design, stats: Statistics, terms: Sequence[FixedTerm]) -> FloatArray:
@@ -100,7 +100,7 @@ def of_equal_weights(terms: Sequence[FixedTerm], tested: FixedTerm, se: FloatArr
 
 
 def _as_treatments(L: FloatArray, cells: FloatArray) -> FloatArray:
-    """Return contrasts of the same hypothesis, each of which has weight 1 in one of m cells."""
+    """Return contrasts of the same hypothesis, each with weight 1 in one of m cells."""
     return np.linalg.solve(L @ cells, L).astype(float)
 
 
