@@ -137,12 +137,12 @@ TILDE = "a formula has one ~, between response and terms"
         ),
         (
             "y ~ (x|g) + (1|g)",
-            "(1 + x | g) has an intercept of g as well; leave (1 | g) out",
+            "(1 + x | g) has an intercept of g as well; leave (1|g) out",
             (12, "(1|g)"),
         ),
         (
             "y ~ (1|g) + (x|g)",
-            "(1 | g) has an intercept of g as well; write (0 + x | g) in place of (1 + x | g)",
+            "(1|g) has an intercept of g as well; write (0 + x | g) in place of (1 + x | g)",
             (12, "(x|g)"),
         ),
         ("y ~ 1|g", PARENTHESES, (5, "|")),

@@ -282,13 +282,13 @@ def find_terms(
         _find_term(term.name, facets, tuple(codes), n_levels, grid)
         for term, facets in zip(formula.random, formula.positions, strict=True)
     )
-    for term in terms:
+    for term, of in zip(terms, formula.random, strict=True):
         if term.size == n_rows:
             expanded = len(term.facets) > 1 and len(terms) > 1
             hint = " (a*b is a + b + a:b, and a/b is a + a:b)" if expanded else ""
             raise DesignError(
                 f"term {term.name!r} has one row in each of its {n_rows} groups: that is the "
-                f"residual, which every model has; leave (1|{term.name}) out of the formula{hint}",
+                f"residual, which every model has; leave {of.written} out of the formula{hint}",
                 term=term.name,
             )
     return terms

@@ -61,9 +61,12 @@ class RandomTerm:
     @property
     def written(self) -> str:
         """The term as it is written in a formula."""
+        groups = ":".join(self.facets)
+        if self.is_intercept:
+            return f"(1|{groups})"
         slopes = [effect for effect in self.effects if effect != INTERCEPT]
         first = "1" if INTERCEPT in self.effects else "0"
-        return f"({' + '.join([first, *slopes])} | {':'.join(self.facets)})"
+        return f"({' + '.join([first, *slopes])} | {groups})"
 
     def of_column(self, effect: str) -> RandomTerm:
         """Return the term of one column of effects."""

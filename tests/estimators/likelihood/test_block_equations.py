@@ -19,7 +19,8 @@ from tests.estimators.likelihood.test_conformance import (
     model_of,
     textbook,
 )
-from vcomp.estimators.likelihood.block_equations import BlockEquations, BlockPoint, BlockSums
+from vcomp.estimators.likelihood.block_equations import BlockEquations, BlockPoint
+from vcomp.estimators.likelihood.block_parts import BlockSums
 from vcomp.statistics import CrossProducts
 from vcomp.statistics.cross_products import PairTable
 

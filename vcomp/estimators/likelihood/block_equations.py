@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations_with_replacement, pairwise, product
 from typing import Any
@@ -26,73 +26,12 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
+from vcomp.estimators.likelihood.block_parts import BlockSums, PriorPart, RowsPart
 from vcomp.estimators.likelihood.engine import FixedForms
 from vcomp.estimators.likelihood.lead_squares import LeadBlocks
 from vcomp.numerics import Positive
 from vcomp.numerics.sparse import Direction, Factor, Pattern, plan_elimination
 from vcomp.statistics import CrossProducts
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BlockSums:
-    """Sums over rows for terms with several effects of each level.
-
-    Attributes
-    ----------
-    groups : weighted cross-products of the rows of each residual group; their terms are columns of
-        effects (intercepts, slopes)
-    terms : for each term the positions of its columns, which have the same levels
-    log_weights : sum of the logarithms of the weights of all rows
-    """
-
-    groups: tuple[CrossProducts, ...]
-    terms: tuple[tuple[int, ...], ...]
-    log_weights: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _RowsPart:
-    """The derivative D of C by the 1/σ²_r of a residual group, and the sums that belong to it.
-
-    Attributes
-    ----------
-    matrix : (m, m) D for effects and columns of X, sparse, in extended precision
-    direction : D for the effects
-    border : (n, p) D between effects and columns of X
-    right, yy : (m,) and number: A_r'D_ry and y'D_ry
-    """
-
-    matrix: Any
-    direction: Direction
-    border: FloatArray
-    right: FloatArray
-    yy: float
-
-    def times(self, x: FloatArray) -> FloatArray:
-        """Return Dx of columns x, in extended precision."""
-        product: FloatArray = self.matrix @ x
-        return product
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _PriorPart:
-    """The derivative D of C by an element of a Λ_t⁻¹: ones between two columns of effects.
-
-    Attributes
-    ----------
-    places : positions of the two columns of effects among the unknowns
-    direction : D for the effects
-    """
-
-    places: tuple[slice, slice]
-    direction: Direction
-
-    def times(self, x: FloatArray) -> FloatArray:
-        """Return Dx of columns x."""
-        product, (a, b) = np.zeros_like(x), self.places
-        product[a] = x[b]
-        product[b] = x[a]
-        return product
 
 
 class BlockEquations:
@@ -135,7 +74,7 @@ class BlockEquations:
         lower = plan.lower.tocoo()
         self._keys = lower.row.astype(np.int64) * self.n_effects + lower.col
         self.rows = [
-            _RowsPart(
+            RowsPart(
                 gram,
                 self._direction(gram),
                 self._stacked(group.ZX, group.n_fixed),
@@ -150,7 +89,7 @@ class BlockEquations:
             for a, b in pairs
         ]
         self.priors = [
-            _PriorPart(place, self._direction(prior))
+            PriorPart(place, self._direction(prior))
             for place, prior in zip(places, priors, strict=True)
         ]
 
@@ -246,14 +185,14 @@ class BlockEquations:
                 return t if (order[:cut] < cut).all() else None
         return None
 
-    def entries(self, prior: _PriorPart) -> LongArray:
+    def entries(self, prior: PriorPart) -> LongArray:
         """Return the places of a prior's entries off the diagonal in the pattern's triangle."""
         rows, columns = (self.pattern.place()[at] for at in prior.places)
         keys = np.maximum(rows, columns) * self.n_effects + np.minimum(rows, columns)
         return np.searchsorted(self._keys, keys)
 
     @property
-    def parts(self) -> list[_RowsPart | _PriorPart]:
+    def parts(self) -> list[RowsPart | PriorPart]:
         """Derivatives of C by all natural parameters."""
         return [*self.rows, *self.priors]
 
@@ -333,7 +272,7 @@ class BlockPoint:
         self._border = self.factor.solve(self._ZX)
         units = np.eye(self._ZX.shape[1])
         M = np.concatenate([-self._border, units]).astype(np.longdouble)
-        rest = sum(x * part.times(M) for x, part in weighted)[:n]
+        rest = np.asarray(sum(x * part.times(M) for x, part in weighted))[:n]
         M[:n] -= self.factor.solve(rest.astype(float))
         self._moved = np.array([part.times(M) for part in equations.parts])
         forms = np.asarray(M.T @ self._moved, dtype=float)
@@ -426,7 +365,9 @@ class BlockPoint:
         below = inverse.below(inverse.entries, inverse.corner)
         shape = equations.sums.groups[0].sizes[term[0]], len(term), len(term)
         gram, of_inverse = np.empty(shape), np.empty(shape)
-        matrix, own, others = equations.rows[0].matrix, [], {}
+        matrix = equations.rows[0].matrix
+        own: list[int] = []
+        others: dict[int, FloatArray] = {}
         for i, prior in enumerate(equations.priors):
             at, other = prior.places
             if at.start >= cut:
@@ -448,9 +389,9 @@ class BlockPoint:
         ]
         units = [E for _, _, E, _ in self._terms()][lead]
         blocks = LeadBlocks(gram, of_inverse, border, inverse.corner)
-        at = [*own, *others]
-        squares = np.empty((len(at), len(at)))
-        squares[np.ix_(at, at)] = blocks.squares(units, list(others.values()))
+        order = np.array([*own, *others])
+        squares = np.empty((order.size, order.size))
+        squares[np.ix_(order, order)] = blocks.squares(units, list(others.values()))
         return squares
 
     @cached_property

@@ -50,7 +50,7 @@ class LeadBlocks:
         units : (J, q, q) symmetric E of the directions of the term
         others : DZ of directions of the corner
         """
-        inverse = np.linalg.inv(self.gram)
+        inverse: FloatArray = np.asarray(np.linalg.inv(self.gram), dtype=float)
         products = [*self._of_term(units, inverse), *others]
         turned = [np.ascontiguousarray(W.T).ravel() for W in products]
         found = np.array([[t @ W.ravel() for W in products] for t in turned])

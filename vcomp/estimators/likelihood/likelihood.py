@@ -261,7 +261,7 @@ class LikelihoodMethod:
             fits into memory.
         """
         if stats.slopes is not None:
-            from vcomp.estimators.likelihood.slopes import estimate_with_slopes
+            from vcomp.estimators.likelihood.slopes_estimate import estimate_with_slopes
 
             with limited_blas(0):
                 return estimate_with_slopes(stats, names, self)

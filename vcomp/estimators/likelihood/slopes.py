@@ -10,54 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators.estimate import Certificate, Estimate, FixedErrors
-from vcomp.estimators.likelihood.block_equations import BlockEquations, BlockPoint, BlockSums
+from vcomp.estimators.likelihood.block_equations import BlockEquations, BlockPoint
+from vcomp.estimators.likelihood.block_parts import BlockSums
 from vcomp.estimators.likelihood.cone import (
     ConeMaximum,
-    covariance_in_cone,
     elements,
     maximise_in_cone,
     positive_part,
 )
 from vcomp.estimators.likelihood.engine import FixedForms, InformationKind, LastPoint, Solution
-from vcomp.exceptions import DesignError, EstimationError
+from vcomp.exceptions import EstimationError
 from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
-
-
-class ClimbOptions(Protocol):
-    """The options of a likelihood method that models with random slopes have, or refuse."""
-
-    @property
-    def max_iter(self) -> int:
-        """Largest number of steps."""
-
-    @property
-    def tol(self) -> float | None:
-        """Newton decrement at which they end."""
-
-    @property
-    def hold(self) -> Any:
-        """Known components: refused."""
-
-    @property
-    def start(self) -> Any:
-        """Starting values: refused."""
-
-    @property
-    def engine(self) -> str:
-        """Name of the engine."""
-
-    @property
-    def is_restricted(self) -> bool:
-        """Whether the likelihood is the restricted one."""
-
 
 _FLOOR = 1e-9
 """Smallest eigenvalue of a matrix, in units of the error variance of a level's effect, at which
@@ -66,12 +35,6 @@ the likelihood is computed; its derivative corrects the value for the rest."""
 _ROTATED = 1e6
 """Ratio of eigenvalues above which equations are solved for principal effects: 1e-16 of the larger
 inverse is then lost from neither."""
-
-_EXACT_FIT = 1e-13
-"""Residual sum of squares, as a fraction of y'y, that is rounding error."""
-
-_NO_RESIDUAL = 1e-8
-"""Share of the total variance below which a residual has gone to zero."""
 
 
 class _MatricesPoint:
@@ -454,175 +417,3 @@ class SlopesLikelihood(LastPoint[_MatricesPoint]):
             variances = np.diagonal(C, axis1=1, axis2=2)
             found.update(zip(term, np.ascontiguousarray(variances.T), strict=True))
         return tuple(found[c] for c in range(len(found)))
-
-
-def estimate_with_slopes(
-    stats: Statistics, names: tuple[str, ...], options: ClimbOptions
-) -> Estimate:
-    """Return the estimate that maximises the likelihood of a model with random slopes.
-
-    Parameters
-    ----------
-    stats : sums of the data, with slopes
-    names : variances of the terms, covariances, the residual last
-    options : of the method
-
-    Raises
-    ------
-    EstimationError
-        If an option does not apply, or the likelihood has no maximum.
-    DesignError
-        If the data cannot distinguish the components.
-    """
-    _check_options(options)
-    likelihood = SlopesLikelihood(stats, reml=options.is_restricted)
-    if likelihood.rss <= _EXACT_FIT * likelihood.products.yy:
-        raise EstimationError(
-            "the fixed part reproduces the response: there is no variance to estimate"
-        )
-    tol = 1e-9 if options.tol is None else float(options.tol)
-    start = _start(likelihood)
-    _check_distinct(likelihood, start, names)
-    end = likelihood.maximum(start, int(options.max_iter), tol)
-    if end.S[-1, 0, 0] <= _NO_RESIDUAL * float(np.trace(end.S, axis1=1, axis2=2).sum()):
-        raise EstimationError(
-            "the random and fixed effects reproduce the response exactly: the residual variance "
-            "is zero, and the likelihood has no maximum; leave out a slope or a term"
-        )
-    values = likelihood.components(end.S)
-    covariances: dict[str, FloatArray] = {
-        kind: covariance_in_cone(likelihood, end, kind, likelihood.back)
-        for kind in likelihood.kinds
-    }
-    beta, cov_beta = likelihood.fixed_effects(end.S)
-    certificate = _certificate(likelihood, end, names, covariances["observed"], tol)
-    errors = None
-    if beta.size:  # covariances may be negative
-        slopes = likelihood.fixed_forms(end.S).slopes
-        errors = FixedErrors(slopes, np.zeros(0), keeps_negative=True)
-    return Estimate(
-        method="reml" if options.is_restricted else "ml",
-        names=names,
-        values=values,
-        covariances=covariances,
-        beta=beta,
-        cov_beta=cov_beta,
-        llf=end.loglike,
-        converged=certificate.at_maximum,
-        status=_status(likelihood, end, names),
-        engine=f"{likelihood.name}: {likelihood.reason}",
-        certificate=certificate,
-        fixed_errors=errors,
-    )
-
-
-def _check_options(options: ClimbOptions) -> None:
-    for option in ("hold", "start"):
-        if getattr(options, option) is not None:
-            raise EstimationError(
-                f"{option}= is for models without random slopes; leave it out, or write (1|g) in "
-                "place of (x|g)"
-            )
-    if options.engine not in ("auto", "blocked"):
-        raise EstimationError(
-            f"engine={options.engine!r} has no random slopes; use engine='auto', which solves "
-            "them by sparse elimination"
-        )
-
-
-def _start(likelihood: SlopesLikelihood) -> FloatArray:
-    """Return matrices to start from: half of the variance is residual, the rest is shared."""
-    k = sum(len(term) for term in likelihood.terms)
-    start = np.where(likelihood.linked, 0.5 / k * np.eye(likelihood.linked.shape[1]), 0.0)
-    start[-1, 0, 0] = 0.5
-    return start
-
-
-_DEPENDENT = 1e-10
-"""Smallest eigenvalue of an information matrix of unit diagonal that is more than rounding."""
-
-
-def _check_distinct(
-    likelihood: SlopesLikelihood, start: FloatArray, names: tuple[str, ...]
-) -> None:
-    """Refuse components that the data cannot distinguish: their information is singular."""
-    # The average information is known at the start, the expected one decides.
-    for kind in ("average", "expected"):
-        information = likelihood.information(start, kind)
-        size = np.sqrt(np.abs(np.diagonal(information)))
-        size[size == 0.0] = 1.0
-        values, vectors = np.linalg.eigh(information / np.outer(size, size))
-        if values[0] > _DEPENDENT:
-            return
-    change = likelihood.back @ (vectors[:, 0] / size)
-    unit = np.abs(likelihood.back) @ (1.0 / size)
-    involved = [n for n, c in zip(names, change / unit, strict=True) if abs(c) > 1e-4]
-    raise DesignError(
-        f"these data cannot distinguish the components {', '.join(involved)}: another choice of "
-        "them gives the scores the same covariance matrix; leave out a slope or a term"
-    )
-
-
-def _group(name: str) -> str:
-    """Return the groups of a component, as g of ``g[x]``."""
-    return name.partition("[")[0]
-
-
-def _certificate(
-    likelihood: SlopesLikelihood,
-    end: ConeMaximum,
-    names: tuple[str, ...],
-    covariance: FloatArray,
-    tol: float,
-) -> Certificate:
-    fixed = np.isnan(np.diagonal(covariance))
-    score = likelihood.score_of(likelihood.components(end.S))
-    J = end.tangent
-    U, s, _ = np.linalg.svd(J, full_matrices=False)
-    U = U[:, s > 1e-9 * s[0]] if s.size else U
-    inside = U.T @ likelihood.information(end.S, "observed") @ U
-    unit = np.sqrt(np.abs(np.diagonal(inside)))
-    eigenvalues = np.linalg.eigvalsh(inside / np.outer(unit, unit)) if inside.size else np.zeros(0)
-    return Certificate(
-        free=tuple(n for n, f in zip(names, fixed, strict=True) if not f),
-        bounded=tuple(n for n, f in zip(names, fixed, strict=True) if f),
-        bound_scores={n: float(score[i]) for i, n in enumerate(names) if fixed[i]},
-        kkt_residual=end.kkt_residual,
-        newton_decrement=end.decrement,
-        information_eigenvalues=tuple(map(float, eigenvalues)),
-        iterations=end.iterations,
-        evaluations=end.evaluations,
-        at_maximum=end.converged,
-        tolerance=tol,
-        engine=likelihood.name,
-        reason=likelihood.reason,
-    )
-
-
-_CLOSE = 2.0
-"""Largest difference of log-likelihoods to another maximum that is reported."""
-
-
-def _status(likelihood: SlopesLikelihood, end: ConeMaximum, names: tuple[str, ...]) -> str:
-    if not end.converged:
-        return (
-            f"Not converged after {end.iterations} steps (Newton decrement "
-            f"{display.number(end.decrement, 2)}): raise max_iter, or leave out a slope."
-        )
-    clauses = []
-    for term, rank in zip(likelihood.terms, end.ranks[:-1], strict=True):
-        if rank == 0:
-            zero = ", ".join(f"σ²({names[c]})" for c in term)
-            clauses.append(f"{zero} at the bound 0")
-        elif rank < len(term):
-            clauses.append(
-                f"the covariance matrix of {_group(names[term[0]])} is singular (rank {rank} of "
-                f"{len(term)}): a combination of its effects has no variance, and standard errors "
-                "treat the rank as known"
-            )
-    if end.drops and end.drops[0] <= _CLOSE:
-        clauses.append(
-            f"another maximum of the log-likelihood is only {display.number(end.drops[0], 2)} "
-            "lower: the data hardly decide between the two"
-        )
-    return f"Converged; {'; '.join(clauses)}." if clauses else "Converged."

@@ -138,7 +138,7 @@ class Pattern:
         """The leading columns of L and their rows, as kernels take them."""
         return self.ptr, self.rows, self.first, self.heads
 
-    def permuted(self, x: FloatArray) -> FloatArray:
+    def permuted(self, x: Any) -> Any:
         """Return a copy of x, (n, …), in the order of elimination."""
         return x.copy() if self.order is None else x[self.order]
 
@@ -494,9 +494,9 @@ class Inverse:
                 products[i, j] = -(change @ e.diagonal + 2.0 * (below @ e.data))
                 if dense[j]:
                     products[j, i] = products[i, j]
-        for i in np.flatnonzero(dense):
+        for i in np.flatnonzero(dense).tolist():
             turned = self._times_corner(slopes[i], directions[i]).T.ravel()
-            for j in np.flatnonzero(dense[: i + 1]):
+            for j in np.flatnonzero(dense[: i + 1]).tolist():
                 own = self._times_corner(slopes[j], directions[j]).ravel()
                 products[i, j] = products[j, i] = turned @ own
         return 0.5 * (products + products.T)
