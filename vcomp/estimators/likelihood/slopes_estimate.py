@@ -153,7 +153,8 @@ def _check_distinct(
     involved = [n for n, c in zip(names, change / unit, strict=True) if abs(c) > 1e-4]
     raise DesignError(
         f"these data cannot distinguish the components {', '.join(involved)}: another choice of "
-        "them gives the scores the same covariance matrix; leave out a slope or a term"
+        "them gives the scores the same covariance matrix; leave out a slope or a term",
+        term=involved[0],
     )
 
 
