@@ -327,6 +327,10 @@ _LOWER_ON_GRID = 3.0
 """Largest difference from the known maximum at which a grid point is a start: maxima up to 2 lower
 are reported, and the nearest grid point is lower than they are."""
 
+_LOWER_ON_FACE = 0.5
+"""The same for the highest point with other components at zero, where no point is a peak: along a
+flat ridge the steps of the grid hide one."""
+
 _LEAST = 1e-30
 """Smallest y'Py, as a share of the sum of squares of ordinary least squares."""
 
@@ -376,6 +380,7 @@ def starts_on_grid(
     peak = _peaks(values) & (
         (values > values[here] - _LOWER_ON_GRID) | _is_extreme(shape, bool(known))
     )
+    peak |= _tops_of_faces(values, here)
     peak[here] = False
     starts = []
     for place in np.argwhere(peak)[np.argsort(-values[peak], kind="stable")]:
@@ -385,6 +390,25 @@ def starts_on_grid(
         ]
         starts.append(float(scale[tuple(place)]) * start)
     return starts
+
+
+def _tops_of_faces(values: FloatArray, here: tuple[int, ...]) -> BoolArray:
+    """Return the highest point of each set of components above zero, except that of `here`.
+
+    Parameters
+    ----------
+    values : log-likelihoods; the first axis is of the residual, others begin at zero
+    here : place of the known maximum
+    """
+    tops = np.zeros(values.shape, dtype=bool)
+    faces = [[slice(0, 1), slice(1, None)] if n > 1 else [slice(None)] for n in values.shape[1:]]
+    for face in product(*faces):
+        part = values[(slice(None), *face)]
+        place = np.unravel_index(int(np.argmax(part)), part.shape)
+        at = (place[0], *(p + (s.start or 0) for p, s in zip(place[1:], face, strict=True)))
+        same = all((i > 0) == (j > 0) for i, j in zip(at[1:], here[1:], strict=True))
+        tops[at] = not same and values[at] > values[here] - _LOWER_ON_FACE
+    return tops
 
 
 def _with(values: FloatArray, known: float) -> FloatArray:
