@@ -381,3 +381,19 @@ def test_a_maximum_with_another_component_in_place_of_one_is_found(start):
     dense = DenseLikelihood(model, reml=True)
     lower = dense.loglike(np.array(list(other.components.values())))
     assert dense.loglike(res.vcomp.to_numpy()) - lower == pytest.approx(other.drop, abs=1e-9)
+
+
+@pytest.mark.parametrize("engine", ["strata", "blocked"])
+def test_a_maximum_on_a_flat_ridge_of_the_grid_is_found(engine):
+    a, b = [1, 3, 2, 1, 3, 0], [0, 0, 3, 0, 1, 0]
+    y = np.array([3.04, -4.48, 2.99, 0.11, 0.02, 8.83])
+    data = pd.DataFrame({"y": y, "a": a, "b": b})
+    res = vcomp.fit("y ~ 0 + (1|a) + (1|a:b)", data, engine=engine)
+    labels = [f"{i}:{j}" for i, j in zip(a, b, strict=True)]
+    Z = [np.equal.outer(of, np.unique(of)).astype(float) for of in (a, labels)]
+    found = res.vcomp.to_numpy()
+    V = sum(v * K @ K.T for v, K in zip(found[:-1], Z, strict=True)) + found[-1] * np.eye(6)
+    dense = -0.5 * (np.linalg.slogdet(V)[1] + y @ np.linalg.solve(V, y) + 6 * np.log(2 * np.pi))
+    assert dense == pytest.approx(-17.255205874199273, abs=1e-9)
+    assert res.llf == pytest.approx(dense, abs=1e-11)
+    assert "another maximum of the log-likelihood is only 0.00022 lower" in res.status

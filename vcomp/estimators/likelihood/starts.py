@@ -327,7 +327,7 @@ _LOWER_ON_GRID = 3.0
 """Largest difference from the known maximum at which a grid point is a start: maxima up to 2 lower
 are reported, and the nearest grid point is lower than they are."""
 
-_LOWER_ON_FACE = 0.5
+_LOWER_ON_FACE = 0.1
 """The same for the highest point with other components at zero, where no point is a peak: along a
 flat ridge the steps of the grid hide one."""
 
@@ -380,7 +380,7 @@ def starts_on_grid(
     peak = _peaks(values) & (
         (values > values[here] - _LOWER_ON_GRID) | _is_extreme(shape, bool(known))
     )
-    peak |= _tops_of_faces(values, here)
+    peak |= _tops_of_faces(values, peak, here)
     peak[here] = False
     starts = []
     for place in np.argwhere(peak)[np.argsort(-values[peak], kind="stable")]:
@@ -392,18 +392,21 @@ def starts_on_grid(
     return starts
 
 
-def _tops_of_faces(values: FloatArray, here: tuple[int, ...]) -> BoolArray:
-    """Return the highest point of each set of components above zero, except that of `here`.
+def _tops_of_faces(values: FloatArray, peak: BoolArray, here: tuple[int, ...]) -> BoolArray:
+    """Return the highest point of each set of components above zero without a peak or `here`.
 
     Parameters
     ----------
     values : log-likelihoods; the first axis is of the residual, others begin at zero
+    peak : higher than all neighbours
     here : place of the known maximum
     """
     tops = np.zeros(values.shape, dtype=bool)
     faces = [[slice(0, 1), slice(1, None)] if n > 1 else [slice(None)] for n in values.shape[1:]]
     for face in product(*faces):
         part = values[(slice(None), *face)]
+        if peak[(slice(None), *face)].any():
+            continue
         place = np.unravel_index(int(np.argmax(part)), part.shape)
         at = (place[0], *(p + (s.start or 0) for p, s in zip(place[1:], face, strict=True)))
         same = all((i > 0) == (j > 0) for i, j in zip(at[1:], here[1:], strict=True))
