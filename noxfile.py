@@ -10,7 +10,7 @@ LINT = ("ruff format --check .", "ruff check .", "mypy", "lint-imports")
 SITE = "python -m sphinx -W --keep-going -b html docs build/site"
 """The same command as in CONTRIBUTING.md and in the workflow docs; a test compares them."""
 
-QUICK = "python -m pytest -m quick -n auto"
+QUICK = "python -m pytest -m quick -n auto --assert=plain"
 """The same command as in CONTRIBUTING.md; a test compares them."""
 
 nox.options.sessions = ["lint", "test"]

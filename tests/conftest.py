@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -71,14 +70,8 @@ def outside_file(folder: str, name: str) -> Path:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile nothing in a run of the quick tests: their kernels are run as Python.
-
-    Nor are their assertions rewritten, which takes as long as a third of the tests: run a test
-    that fails by its name to see the values.
-    """
+    """Compile nothing in a run of the quick tests: their kernels are run as Python."""
     if config.option.markexpr == "quick":
-        finders = (f for f in sys.meta_path if type(f).__name__ != "AssertionRewritingHook")
-        sys.meta_path[:] = finders
         os.environ["NUMBA_DISABLE_JIT"] = "1"
         # Integers of compiled loops wrap around.
         wraps = "ignore:overflow encountered in scalar:RuntimeWarning"
