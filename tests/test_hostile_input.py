@@ -200,6 +200,7 @@ ARGUMENTS = {
     "wald_test": ("g[T.v]",),
     "t_test": ("g[T.v]",),
     "from_json": ("{}",),
+    "marginal_means": ("g",),
     "interval_source": ("auto",),
     **dict.fromkeys(
         ("compare_levels", "jackknife", "profile", "quantity", "resample", "test"), ("a",)

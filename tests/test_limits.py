@@ -192,8 +192,23 @@ def refused_with_slopes():
         assert res.conf_int(interval=interval).notna().any().all()
 
 
+def tables_of_factors():
+    rng = np.random.default_rng(4)
+    g, x = np.repeat(np.arange(2101), 2), rng.integers(0, 9, 4202)
+    many = pd.DataFrame({"y": rng.normal(size=4202), "g": g.astype(str), "x": x})
+    with pytest.raises(EstimationError, match="2,0"):
+        vcomp.fit("y ~ g + (1|x)", many).anova()
+    res = vcomp.fit("score ~ sys + (1|topic)", DATA)
+    loaded = vcomp.VarianceComponentsResults.from_json(res.to_json())
+    for name, arguments in (("anova", {}), ("marginal_means", {"facets": "sys"}), ("r2", {})):
+        getattr(res, name)(**arguments)
+        with pytest.raises(DataError, match="fit the model again"):
+            getattr(loaded, name)(**arguments)
+
+
 CHECKS = {
     "[random slopes](../howto/random-slopes.md)": slopes_in_parts,
+    "[Tests of factors and marginal means]": tables_of_factors,
     "D-studies, profile and robust intervals": refused_with_slopes,
     "link functions": lambda: refuses_options("family", "link"),
     "residual variances by group": lambda: refuses_options("correlation", "residual"),
@@ -213,7 +228,6 @@ CHECKS = {
     "A formula with several hundred terms": lambda: refuses(
         "score ~ " + " + ".join(f"(1|f{k})" for k in range(600)), match="too deeply nested"
     ),
-    "Tables of type II or III tests": of_fixed_effects,
     "The analysis of variance with covariates": analysis_of_variance,
     "Profile likelihoods": profiles,
     "Rank accuracy of a fit": rank_accuracy,

@@ -12,7 +12,8 @@ import vcomp
 from tests.helpers.examples import examples
 from tests.helpers.multivariate_scores import alone_of, crossed, long_of, specification
 from vcomp import DataError, DesignError, EstimationError, FormulaError, VcompWarning
-from vcomp.multivariate.fit_covariances import _covariance, _indefinite, _status
+from vcomp.estimators.likelihood import covariance_in_cone
+from vcomp.multivariate.fit_covariances import _indefinite, _status
 
 WIDE = "a + b + c ~ (1|p) + (1|i)"
 ITEMS = "y ~ (1|p) + (1|i)"
@@ -379,7 +380,7 @@ def test_errors_are_of_the_observed_information_where_it_is_positive(rank, curve
     tangent[rank:] = 0.0
     end = SimpleNamespace(S=None, tangent=tangent[:, : 7 if rank else 0])
     back = np.diag([1.0, 10.0, 1e-3, 5.0])
-    found = _covariance(likelihood, end, "observed", back)
+    found = covariance_in_cone(likelihood, end, "observed", back)
     expected = np.full((4, 4), np.nan)
     used = observed if curved else average
     inside = np.linalg.inv(used[:rank, :rank]) if rank else np.zeros((0, 0))

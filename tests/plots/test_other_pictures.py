@@ -104,7 +104,7 @@ def test_what_cannot_be_drawn_is_refused(crossed):
         plots.effects(frame.iloc[:0], "s")
     with pytest.raises(DataError, match="max_levels is at least 2, not 1"):
         plots.effects(frame, "s", max_levels=1)
-    with pytest.raises(DataError, match="no column 'low', 'high', 'percent'"):
+    with pytest.raises(DataError, match="no column 'low', 'high'"):
         plots.components(frame[["estimate"]])
     assert not plt.get_fignums()[1:]  # only that of the stored result
 

@@ -98,7 +98,7 @@ def _as_lme4_writes(index):
 
 @pytest.mark.parametrize("method", ["REML", "ML"])
 def test_uncorrelated_slopes(method, reference, shared_data):
-    stored = reference("lme4_sleepstudy_zcp")
+    stored = reference("slopes_sleepstudy")
     expected = stored["values"][method]
     res = vcomp.fit(stored["formula"], frame_of(stored, shared_data), method=method.lower())
     theirs = {"Subject": "Subject", "Subject[Days]": "Subject.Days", "Residual": "Residual"}

@@ -182,7 +182,7 @@ def test_weights_of_correlations_next_to_1(correlation, outer, rounding, monkeyp
     """arccos(ρ)/2π of χ²_r, which has no value for 1 + 2e-16; the others are ½ and the rest."""
     rho = correlation + np.copysign(rounding, correlation) * np.sign(rounding)
     monkeypatch.setattr(model_comparison, "_efficient_correlation", lambda *_: rho)
-    fit = SimpleNamespace(free={}, estimate=SimpleNamespace(names=(), values=()))
+    fit = SimpleNamespace(free={}, covariances=(), estimate=SimpleNamespace(names=(), values=()))
     weights, notes = _weights(fit, fit, [facets_of("a"), facets_of("b")])
     np.testing.assert_allclose(weights, [outer, 0.5, 0.5 - outer], atol=1e-8)
     assert notes == ()
@@ -192,7 +192,9 @@ def test_weights_of_correlations_next_to_1(correlation, outer, rounding, monkeyp
 def test_components_of_the_smaller_model_at_0_are_named(values):
     names = ("a", "Residual")
     free = {facets_of(name): name for name in names}
-    fit = SimpleNamespace(free=free, estimate=SimpleNamespace(names=names, values=values))
+    fit = SimpleNamespace(
+        free=free, covariances=(), estimate=SimpleNamespace(names=names, values=values)
+    )
     weights, notes = _weights(fit, fit, [facets_of("b")])
     assert weights.tolist() == [0.5, 0.5]
     zero = ", ".join(f"σ²({name})" for name, v in zip(names, values, strict=True) if v == 0.0)
@@ -244,7 +246,7 @@ def test_the_larger_model_is_below_by_its_error_at_most(below, errors, refused):
         free = {facets_of(name): name for name in names}
         return SimpleNamespace(
             formula="+".join(names), exog_names=(), known={}, free=free, estimate=estimate,
-            n_parameters=len(names), nobs=100,
+            n_parameters=len(names), nobs=100, covariances=(),
         )  # fmt: skip
 
     small, big = fitted(-50.0, errors[0], "a"), fitted(-50.0 - below, errors[1], "a", "b")
