@@ -76,16 +76,6 @@ def exact_scores():
         refuses("score ~ (1|sys)", exact, EstimationError, "exactly", method=method)
 
 
-def of_fixed_effects():
-    frame = DATA.assign(g=list("abc") * 5)
-    res = vcomp.fit("score ~ C(g) + (1|sys)", frame)
-    assert not [name for name in dir(res) if re.search(r"type_?(2|3|ii)|joint|wald_terms", name)]
-    assert str(res.f_test("C(g)[T.b] = 0, C(g)[T.c] = 0"))
-    means = res.compare_levels("g", "tukey").means
-    # Balanced: least-squares means are the means.
-    np.testing.assert_allclose(means.sort_index(), frame.groupby("g")["score"].mean(), rtol=1e-9)
-
-
 def analysis_of_variance():
     formula = "score ~ x + (1|sys)"
     with pytest.raises(EstimationError, match=r"type1.*henderson3"):

@@ -460,6 +460,12 @@ def _notes(record: FitRecord, found: Limits, source: IntervalSource) -> list[str
     if (values < 0.0).any() and not record.components.matrices:
         notes.append("A negative estimate has no share of the variance.")
     notes += _on_standard_errors(estimate)
+    if estimate.method == "ml" and record.exog_names:
+        notes.append(
+            "ML takes no degrees of freedom off for the fixed effects: components of facets with "
+            "few levels are too small, and their intervals too short; method='reml' takes them "
+            "off."
+        )
     if record.left_out:
         notes.append(display.sentence(left_out_note(record.left_out)))
     notes += _on_fixed_effects(estimate)

@@ -56,7 +56,7 @@ LOGIT_SCALE = "delta method on the logit scale"
 AT_BOUND = "an estimate at its bound 0 has a one-sided interval, from 0 to its upper limit"
 NORMAL_EFFECTS = "effects are treated as normal, as {}"
 FEW_LEVELS = "facets with few levels, whose effects are treated as normal: {}"
-BELOW_ZERO = "the upper limit of a negative estimate is at least the 68 % limit of a zero estimate"
+BELOW_ZERO = "where an estimate is 0 or below, the upper limit is kept from being too small"
 
 _ONE_ERROR = 0.3173105078629141
 """α of an interval of ± one standard error, 68 % confidence."""

@@ -347,7 +347,9 @@ class PairwiseComparisons(display.Printed):
     def _pairs_table(self, show: int, title: str) -> Any:
         size = -np.abs(self.table["difference"].to_numpy(dtype=float))
         p = self.table["p_adjusted"].to_numpy(dtype=float)
-        rows = self.table.iloc[np.lexsort((size, p))[:show]]
+        # Adjusted p-values may be equal where the others are not.
+        alone = self.table["p_value"].to_numpy(dtype=float) if "p_value" in self.table else p
+        rows = self.table.iloc[np.lexsort((size, alone, p))[:show]]
         counted = [str(c) for c in rows.columns if str(c).startswith("n_")]
         cells = {c.removeprefix("n_"): [display.count(n) for n in rows[c]] for c in counted}
         rows = _from_the_larger(rows) if self._is_turned else rows
