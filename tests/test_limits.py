@@ -173,6 +173,7 @@ def refused_with_slopes():
         ("crosscheck", {}),
         ("diagnose", {}),
         ("universe_scores", {}),
+        ("compare_levels", {"facet": "sys"}),
     ):
         with pytest.raises(EstimationError, match="without random slopes"):
             getattr(res, name)(**arguments)

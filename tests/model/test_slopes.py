@@ -405,3 +405,57 @@ def test_whole_terms_of_the_fixed_part_are_tested(res):
     table = res.anova()
     row = res.fixed_effects().loc["x"]
     assert table.loc["x"].to_numpy()[-2] == pytest.approx(row["t"] ** 2, rel=1e-8)
+
+
+def test_what_depends_on_the_covariate_is_refused(res):
+    for name in ("Erho2", "Phi", "universe_var", "abs_sem"):
+        with pytest.raises(vcomp.EstimationError, match="without random slopes"):
+            res.quantity(name, object="g", replicate=3)
+    with pytest.raises(vcomp.EstimationError, match="compare predictions"):
+        res.compare_levels("g")
+    loaded = vcomp.VarianceComponentsResults.from_json(res.to_json())
+    with pytest.raises(vcomp.DataError, match="fit the model again"):
+        loaded.test("g[x]")
+
+
+def test_a_covariance_is_no_variance_in_a_quantity():
+    turned = vcomp.fit("y ~ x + (x|g)", DATA.assign(x=-DATA["x"]))
+    found = turned.quantity("g[(Intercept),x]", negative="zero")
+    low, high = turned.conf_int().loc["var(g[(Intercept),x])"]
+    assert found.estimate == turned.vcomp["g[(Intercept),x]"] < 0.0
+    assert (found.low, found.high) == (low, high)
+    assert turned.tidy()["kind"].tolist()[-4:] == [
+        "variance",
+        "variance",
+        "covariance",
+        "variance",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("formula", "change", "words"),
+    [
+        ("y ~ x + (x|g)", {"x": lambda d: d["x"] + 1e4}, "subtract a number near its mean"),
+        ("y ~ x + (c|g)", {"c": "a"}, "its factor has one level; write \\(1\\|g\\)"),
+        (
+            "y ~ x + (x|g) + (1|`g[x]`)",
+            {"g[x]": lambda d: np.arange(len(d)) % 7},
+            "two components have the name 'g\\[x\\]'",
+        ),
+    ],
+)
+def test_designs_of_slopes_that_are_refused(formula, change, words):
+    with pytest.raises(vcomp.VcompError, match=words):
+        vcomp.fit(formula, DATA.assign(**change))
+    if "c" in change:
+        vcomp.fit("y ~ x + (1|g)", DATA.assign(**change))
+
+
+@pytest.mark.parametrize("method", ["reml", "ml"])
+def test_a_slope_alone_is_tested_against_least_squares(method):
+    alone = vcomp.fit("y ~ x + (0 + x|g)", DATA, method=method)
+    held = vcomp.fit("y ~ x + (1|g)", DATA, method=method, hold={"g": 0.0})
+    statistic = 2.0 * (alone.llf - held.llf)
+    found = alone.test("g[x]")
+    assert found.statistic == pytest.approx(statistic, rel=1e-9)
+    assert found.p_value == pytest.approx(0.5 * chi2.sf(statistic, 1), rel=1e-8)

@@ -425,6 +425,11 @@ def _is_number(dtype: Any) -> bool:
 def _numbers(scores: Any, orientation: Orientation) -> FloatArray:
     """Return an array of numbers with two dimensions."""
     row, column = orientation.row, orientation.column
+    if hasattr(scores, "gstudy"):
+        raise DataError(
+            "scores are a table or a matrix, and this is the result of a fit: call its own "
+            "methods, such as res.accuracy() and res.expected_tau()"
+        )
     if isinstance(scores, np.ma.MaskedArray):
         scores = np.ma.filled(scores.astype(object), np.nan)
     try:

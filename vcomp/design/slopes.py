@@ -9,8 +9,12 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import DesignError, EstimationError
+from vcomp.exceptions import DataError, DesignError, EstimationError
 from vcomp.formula import INTERCEPT, EffectMatrix, FixedPart, Formula, RandomTerm
+
+_FAR = 1e3
+"""Largest distance of the mean of a column from zero, in standard deviations: variances at zero
+are then fourth powers of it times those inside the data, and keep four digits."""
 
 _CONSTANT = 1e-11
 """Spread of a column, in its size, below which it is a constant."""
@@ -189,7 +193,10 @@ def learn_slopes(
     Raises
     ------
     DesignError
-        If a slope is of a constant column, or columns of one bar are linearly dependent.
+        If a slope is of a constant column, columns of one bar are linearly dependent, or a facet
+        has the name of a slope.
+    DataError
+        If a column is so far from zero that variances of intercepts lose their digits.
     """
     terms: list[RandomTerm] = []
     coded = []
@@ -199,6 +206,14 @@ def learn_slopes(
         coded.append(own)
         terms += [term.of_column(name) for name in names]
     by_column = replace(formula, random=tuple(terms))
+    names = by_column.component_names
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise DesignError(
+            f"two components have the name {twice!r}, as a facet is named like a slope; rename "
+            "its column",
+            term=twice,
+        )
     return by_column, Slopes(by_column.matrices, tuple(coded))
 
 
@@ -206,6 +221,12 @@ def _learned(
     term: RandomTerm, formula: Formula, columns: Mapping[str, Any], environment: Any, n_rows: int
 ) -> EffectColumns:
     part = FixedPart.of_rows(formula.slope_part(term), lambda: [columns], environment, n_rows)
+    if set(part.names) <= {INTERCEPT}:
+        raise DesignError(
+            f"{term.written} has no slope: its factor has one level; write "
+            f"(1|{':'.join(term.facets)})",
+            term=term.name,
+        )
     Z = part.matrix(columns, n_rows)
     has_intercept = INTERCEPT in part.names
     is_slope = np.array([name != INTERCEPT for name in part.names])
@@ -220,6 +241,15 @@ def _learned(
                 term=term.name,
                 column=name,
             )
+    far = np.abs(origin) > _FAR * scale
+    if far.any():
+        name = part.names[int(np.argmax(far))]
+        raise DataError(
+            f"{name!r} of {term.written} is far from zero, and the variance of the intercepts is "
+            f"that at zero: subtract a number near its mean, {origin[far][0]:.6g}",
+            term=term.name,
+            column=name,
+        )
     gram = (Z - origin) / scale
     values, vectors = np.linalg.eigh(gram.T @ gram / n_rows)
     if values[0] <= _CONSTANT * values[-1]:

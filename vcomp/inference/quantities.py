@@ -393,6 +393,7 @@ def used_components(components: VarianceComponents, negative: str) -> UsedCompon
     """
     check_policy(negative)
     below = (components.values < 0) & (negative == "zero")
+    below &= ~np.isin(components.names, components.covariance_names)
     values = np.where(below, 0.0, components.values)
     cov = components.cov
     unknown = np.zeros_like(below)

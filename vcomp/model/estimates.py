@@ -392,22 +392,8 @@ def mc_errors(estimate: Estimate) -> pd.Series:
 def component_limits(estimate: Estimate, alpha: float, source: IntervalSource) -> Limits:
     """Return intervals of the components; those that are held have none."""
     limits = source.limits(Quantities("linear", np.eye(len(estimate.names))), alpha)
-    if isinstance(source, FromComponents) and source.components.matrices:
-        limits = _with_covariances(limits, source, alpha)
     held = np.isin(np.array(estimate.names, dtype=object), estimate.held)
     low, high = (np.where(held, np.nan, end) for end in (limits.low, limits.high))
-    return replace(limits, low=low, high=high)
-
-
-def _with_covariances(limits: Limits, source: FromComponents, alpha: float) -> Limits:
-    """Return intervals of variances and covariances; those of covariances are normal."""
-    names = source.components.names
-    is_variance = ~np.isin(np.array(names, dtype=object), source.components.covariance_names)
-    normal = replace(source, interval="wald").limits(
-        Quantities("linear", np.eye(len(names))), alpha
-    )
-    low = np.where(is_variance, limits.low, normal.low)
-    high = np.where(is_variance, limits.high, normal.high)
     return replace(limits, low=low, high=high)
 
 

@@ -364,4 +364,5 @@ def component_fit(record: FitRecord, rows: RowAccess | None) -> hypotheses.Compo
         classical=record.structure.balanced and record.components.is_closed,
         stats=None if rows is None else rows.data.statistics,
         robust=record.robust_components,
+        has_slopes=bool(record.components.matrices),
     )

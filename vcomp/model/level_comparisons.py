@@ -19,7 +19,7 @@ from vcomp.exceptions import (
     check_one_of,
     did_you_mean,
 )
-from vcomp.formula import LevelRows, WideFactor, average_rows, level_rows
+from vcomp.formula import LevelRows, WideFactor, average_rows, level_rows, refuse_slopes
 from vcomp.gtheory import omitted_interaction
 from vcomp.inference.hypotheses import (
     ContrastTest,
@@ -344,6 +344,11 @@ def _levels_of(
         rows, factors = level_rows(fixed, facet, column_means(access)), factors_of(access)
     if rows is not None:
         return _of_factor(record, access, facet, rows, *how)
+    refuse_slopes(
+        record.components,
+        "a comparison of the levels of a random term",
+        "compare predictions at values of the covariate, res.get_prediction(rows)",
+    )
     terms = list(record.estimate.names[:-1])
     if facet not in terms:
         if access is None:

@@ -120,7 +120,10 @@ class VarianceComponentsResults(
             {
                 "term": [*record.exog_names, *record.estimate.names],
                 "kind": ["fixed"] * len(record.exog_names)
-                + ["variance"] * len(record.estimate.names),
+                + [
+                    "covariance" if name in record.components.covariance_names else "variance"
+                    for name in record.estimate.names
+                ],
                 "estimate": self.params.to_numpy(),
                 "std_error": np.concatenate([self.bse_fe.to_numpy(), errors]),
                 "conf_low": intervals[0].to_numpy(),

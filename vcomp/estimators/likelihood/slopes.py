@@ -335,6 +335,15 @@ class SlopesLikelihood(LastPoint[_MatricesPoint]):
         """Return the observed information."""
         return self.information(S, "observed")
 
+    def loglike_alone(self) -> float:
+        """Return the log-likelihood of a residual alone, at its maximum."""
+        p = self.products.n_fixed
+        df = self.n - p * self.reml
+        value = df * (np.log(2.0 * np.pi * self.rss / df) + 1.0)
+        if self.reml and p:
+            value += float(np.linalg.slogdet(self.products.XX)[1])
+        return -0.5 * float(value)
+
     # By components in their order ---------------------------------------------------------------
 
     def loglike_of(self, v: FloatArray) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp.estimators import Estimate, get_estimator
-from vcomp.estimators.likelihood import LikelihoodEngine, choose_engine
+from vcomp.estimators.likelihood import LikelihoodEngine, SlopesLikelihood, choose_engine
 from vcomp.estimators.quadratic import AnovaTable, orthogonal_table
 from vcomp.exceptions import DataError, EstimationError, did_you_mean
 from vcomp.formula import RESIDUAL
@@ -195,6 +195,7 @@ class ComponentFit:
     classical : whether that is the classical one of balanced data, with independent mean squares
     stats : sums of the rows, None after loading
     robust : computes the components with the influences of their rows
+    has_slopes : whether the model has random slopes
     """
 
     estimate: Estimate
@@ -202,6 +203,7 @@ class ComponentFit:
     classical: bool
     stats: Statistics | None
     robust: Callable[[], VarianceComponents]
+    has_slopes: bool = False
 
 
 def component_test(
@@ -233,6 +235,11 @@ def component_test(
     if test not in TESTS:
         listed = ", ".join(map(repr, TESTS))
         raise EstimationError(f"test={test!r} is not known; tests of a component are {listed}")
+    if fit.has_slopes and fit.stats is None:
+        raise DataError(
+            "this result was loaded without its rows, and the test of a slope fits the model "
+            "without it; fit the model again"
+        )
     if fit.stats is not None and fit.stats.slopes is not None:
         return _of_slope(fit.stats, fit.estimate, term, test)
     if test == "auto":
@@ -427,16 +434,21 @@ def _of_slope(stats: Statistics, estimate: Estimate, term: str, test: str) -> Hy
             f"slopes: test {', '.join(estimate.names[v] for v in variances if v != at)}",
             term=term,
         )
-    smaller, left = stats.without_effect(at)
-    names = tuple(estimate.names[i] for i in (*left, len(estimate.names) - 1))
-    null = get_estimator(estimate.method).estimate(smaller, names)
-    if not (null.converged and estimate.converged):
-        raise EstimationError(
-            f"a likelihood ratio compares maxima: with {term!r} {estimate.status} Without it "
-            f"{null.status}",
-            term=term,
-        )
-    statistic, c = max(0.0, likelihood_ratio(estimate, null, stats.n)), len(variances) - 1
+    c = len(variances) - 1
+    if len(stats.slopes.blocks) == 1 and not c:
+        smallest = SlopesLikelihood(stats, reml=estimate.method == "reml").loglike_alone()
+        statistic = max(0.0, 2.0 * (estimate.llf - smallest))
+    else:
+        smaller, left = stats.without_effect(at)
+        names = tuple(estimate.names[i] for i in (*left, len(estimate.names) - 1))
+        null = get_estimator(estimate.method).estimate(smaller, names)
+        if not (null.converged and estimate.converged):
+            raise EstimationError(
+                f"a likelihood ratio compares maxima: with {term!r} {estimate.status} Without it "
+                f"{null.status}",
+                term=term,
+            )
+        statistic = max(0.0, likelihood_ratio(estimate, null, stats.n))
     notes = ["Without a slope its covariances are zero as well."] if c else []
     return HypothesisTest(
         term=term,

@@ -186,9 +186,28 @@ class FromComponents:
         """
         check_alpha(alpha)
         found = self._limits(quantities, alpha)
+        covariances = np.isin(self.components.names, self.components.covariance_names)
+        if covariances.any() and isinstance(quantities, Quantities):
+            found = self._with_covariances(found, quantities, covariances, alpha)
         if self.components.converged:
             return found
         return replace(found, notes=(*found.notes, NOT_CONVERGED))
+
+    def _with_covariances(
+        self, found: Limits, quantities: Quantities, covariances: BoolArray, alpha: float
+    ) -> Limits:
+        """Return normal limits where a quantity has a covariance, which may be negative."""
+        used = quantities.a[:, covariances].any(axis=1)
+        if quantities.b is not None:
+            used = used | quantities.b[:, covariances].any(axis=1)
+        if not used.any():
+            return found
+        normal = replace(self, interval="wald")._by_delta(quantities, alpha)
+        return replace(
+            normal if used.all() else found,
+            low=np.where(used, normal.low, found.low),
+            high=np.where(used, normal.high, found.high),
+        )
 
     def _limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
         if isinstance(quantities, Smooth):
