@@ -529,3 +529,26 @@ def test_terms_are_tested_as_a_whole():
     res = vcomp.fit(FIXED, SCORES)
     refused(lambda: res.t_test("sys"), "the whole by res.f_test('sys')")
     assert res.f_test("sys").statistic == pytest.approx(MS_SYS / MS_RESIDUAL, rel=1e-6)
+
+
+def test_a_fit_is_no_table_of_scores():
+    res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+    with pytest.raises(vcomp.DataError, match=r"res\.accuracy\(\) and res\.expected_tau\(\)"):
+        vcomp.ir.accuracy(res)
+    assert res.accuracy(topic=5) is not None
+    assert len(res.expected_tau(topic=5)) == 1
+
+
+def test_intervals_after_ml_lack_degrees_of_freedom_that_reml_has():
+    rng = np.random.default_rng(2)
+    p, r = np.repeat(np.arange(30), 2), np.tile([0, 1], 30)
+    data = pd.DataFrame({"p": p, "r": r})
+    data["y"] = rng.normal(size=30)[p] + np.array([-1.0, 1.0])[r] + rng.normal(size=60)
+    ml, reml, anova = (
+        vcomp.fit("y ~ (1|p) + (1|r)", data, method=m) for m in ("ml", "reml", "anova")
+    )
+    assert "method='reml' takes them off" in str(ml.summary()).replace("\n  ", " ")
+    assert "takes no degrees" not in str(reml.summary()).replace("\n  ", " ")
+    highest = [fit.conf_int(interval="mls").loc["var(r)", 1] for fit in (ml, reml, anova)]
+    assert highest[0] < 0.1 * highest[1]
+    assert highest[1] == pytest.approx(highest[2], rel=1e-6)
