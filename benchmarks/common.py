@@ -25,7 +25,7 @@ from vcomp.design import learn
 from vcomp.design.design import Chunk, Design
 from vcomp.exceptions import VcompError
 from vcomp.formula import parse
-from vcomp.formula.parser import Formula
+from vcomp.formula.formula_terms import Formula
 from vcomp.statistics.statistics import Statistics
 
 Answer = TypeVar("Answer")

@@ -9,7 +9,7 @@ import vcomp
 from vcomp.data.rows import evaluate
 from vcomp.formula import parse
 from vcomp.formula.fixed import FixedPart
-from vcomp.formula.parser import names_in
+from vcomp.formula.formula_terms import names_in
 
 X = np.array([1.0, 2.0, 4.0, 8.0])
 G = pd.Categorical(["a", "b", "c", "a"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import vcomp
 from tests.helpers.examples import examples
 from vcomp.formula import parse
-from vcomp.formula.parser import RandomTerm
+from vcomp.formula.formula_terms import RandomTerm
 
 
 def random_terms(text):

@@ -14,8 +14,8 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.data import Rows, Source
+from vcomp.design.effect_columns import Slopes
 from vcomp.design.grid import Grid, PartialGrid, find_combinations
-from vcomp.design.slopes import Slopes
 from vcomp.design.structure import Structure
 from vcomp.exceptions import DataError, did_you_mean
 from vcomp.formula import FixedPart, Formula, OmittedColumns

@@ -16,9 +16,9 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.data import Rows, alike_levels, plain_label
 from vcomp.design.design import Design, Facet, TermDesign
+from vcomp.design.effect_columns import learn_slopes
 from vcomp.design.grid import Grid, find_grid, find_partial_grid, number_combinations
 from vcomp.design.nesting import describe_structure
-from vcomp.design.slopes import learn_slopes
 from vcomp.exceptions import DataError, DesignError, warn
 from vcomp.formula import RESIDUAL, WIDE, FixedPart, Formula, fixed_effects
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import DataError
-from vcomp.formula.parser import names_in
+from vcomp.formula.formula_terms import names_in
 from vcomp.numerics import MixedColumns, slices
 
 if TYPE_CHECKING:

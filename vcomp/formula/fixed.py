@@ -25,7 +25,8 @@ from vcomp.formula.coding import (
     WideFactor,
     WideLimits,
 )
-from vcomp.formula.parser import Formula, names_in, patsy_description
+from vcomp.formula.formula_terms import Formula, names_in
+from vcomp.formula.parser import patsy_description
 from vcomp.formula.transforms import TRANSFORMS
 from vcomp.numerics import MixedColumns, check_memory
 

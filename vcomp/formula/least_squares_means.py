@@ -13,7 +13,7 @@ from vcomp._typing import BoolArray, FloatArray, Json
 from vcomp.codec import stored
 from vcomp.exceptions import FormulaError
 from vcomp.formula.fixed import FixedPart
-from vcomp.formula.parser import names_in
+from vcomp.formula.formula_terms import names_in
 
 
 def _changes(X: FloatArray) -> Json:

@@ -11,13 +11,11 @@ import ast
 import keyword
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from itertools import combinations
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from vcomp.exceptions import DataError, EstimationError, FormulaError, guarded
+from vcomp.exceptions import FormulaError, guarded
 from vcomp.formula.dialects import (
     NO_STRUCTURES,
     RANDOM,
@@ -27,234 +25,7 @@ from vcomp.formula.dialects import (
     refuse_foreign,
     unreadable,
 )
-
-INTERCEPT = "Intercept"
-"""Name of the effect of an intercept, as patsy has it."""
-
-
-@dataclass(frozen=True, slots=True)
-class RandomTerm:
-    """Random effects of the groups of some facets: ``(1 | facets)`` or ``(1 + x | facets)``.
-
-    As parsed it is all effects of a bar; in a design it is one column of effects.
-
-    Attributes
-    ----------
-    name : ``"topic:doc"``, of a slope ``"topic:doc[x]"``
-    facets : the columns whose combinations are the groups of the term
-    effects : ``"Intercept"``, and the columns and expressions that have slopes
-    block : number of its bar; the effects of one bar are correlated
-    covariates : names of the columns that the slopes use
-    """
-
-    name: str
-    facets: tuple[str, ...]
-    effects: tuple[str, ...] = (INTERCEPT,)
-    block: int = 0
-    covariates: tuple[str, ...] = ()
-
-    @property
-    def is_intercept(self) -> bool:
-        """Whether the term is an intercept alone."""
-        return self.effects == (INTERCEPT,)
-
-    @property
-    def written(self) -> str:
-        """The term as it is written in a formula."""
-        groups = ":".join(self.facets)
-        if self.is_intercept:
-            return f"(1|{groups})"
-        slopes = [effect for effect in self.effects if effect != INTERCEPT]
-        first = "1" if INTERCEPT in self.effects else "0"
-        return f"({' + '.join([first, *slopes])} | {groups})"
-
-    def of_column(self, effect: str) -> RandomTerm:
-        """Return the term of one column of effects."""
-        group = ":".join(self.facets)
-        name = group if effect == INTERCEPT else f"{group}[{effect}]"
-        return replace(self, name=name, effects=(effect,))
-
-
-@dataclass(frozen=True, slots=True)
-class EffectMatrix:
-    """Where the elements of the covariance matrix of a bar are among the components.
-
-    Attributes
-    ----------
-    groups : as written, ``"topic:doc"``
-    effects : names of its effects, ``"(Intercept)"`` and slopes
-    places : (q, q) position of each element among the components
-    """
-
-    groups: str
-    effects: tuple[str, ...]
-    places: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Formula:
-    """A parsed formula: plain text and names, without data or patsy objects.
-
-    Attributes
-    ----------
-    text : as given
-    response : the left-hand side, a Python expression or a column
-    fixed : names of the fixed terms (``"Intercept"``, ``"x"``, ``"C(g)"``)
-    random : the random terms, in the order of the text
-    """
-
-    text: str
-    response: str
-    fixed: tuple[str, ...]
-    random: tuple[RandomTerm, ...]
-
-    @property
-    def facets(self) -> tuple[str, ...]:
-        """The grouping columns, each once, in the order of the formula."""
-        return tuple(dict.fromkeys(f for term in self.random for f in term.facets))
-
-    @property
-    def positions(self) -> tuple[tuple[int, ...], ...]:
-        """For each random term the positions of its facets in :attr:`facets`."""
-        place = {facet: k for k, facet in enumerate(self.facets)}
-        return tuple(tuple(place[f] for f in term.facets) for term in self.random)
-
-    @property
-    def has_slopes(self) -> bool:
-        """Whether a random term has other effects than an intercept."""
-        return not all(term.is_intercept for term in self.random)
-
-    @property
-    def blocks(self) -> tuple[tuple[int, ...], ...]:
-        """Positions of the random terms of each bar, whose effects are correlated."""
-        blocks: dict[int, list[int]] = {}
-        for place, term in enumerate(self.random):
-            blocks.setdefault(term.block, []).append(place)
-        return tuple(map(tuple, blocks.values()))
-
-    @property
-    def component_names(self) -> tuple[str, ...]:
-        """Names of the variances of the terms, then of the covariances within each bar.
-
-        Examples
-        --------
-        >>> parse("score ~ (1|sys) + (1|topic)").component_names
-        ('sys', 'topic')
-        """
-        covariances = [
-            f"{':'.join(self.random[i].facets)}[{_short(self.random[i])},{_short(self.random[j])}]"
-            for block in self.blocks
-            for i, j in combinations(block, 2)
-        ]
-        return (*(term.name for term in self.random), *covariances)
-
-    @property
-    def matrices(self) -> tuple[EffectMatrix, ...]:
-        """The covariance matrices of the bars; none in a formula without slopes.
-
-        Examples
-        --------
-        >>> parse("score ~ (1|sys) + (1|topic)").matrices
-        ()
-        """
-        found, covariance = [], len(self.random)
-        for block in self.blocks if self.has_slopes else ():
-            places = [[0] * len(block) for _ in block]
-            for i, t in enumerate(block):
-                places[i][i] = t
-            for i, j in combinations(range(len(block)), 2):
-                places[i][j] = places[j][i] = covariance
-                covariance += 1
-            effects = tuple(_short(self.random[t]) for t in block)
-            groups = ":".join(self.random[block[0]].facets)
-            found.append(EffectMatrix(groups, effects, tuple(map(tuple, places))))
-        return tuple(found)
-
-    @property
-    def facets_of_components(self) -> tuple[tuple[str, ...], ...]:
-        """The facets of each component, in the order of :attr:`component_names`."""
-        pairs = (pair for block in self.blocks for pair in combinations(block, 2))
-        return tuple(
-            self.random[i].facets for i in (*range(len(self.random)), *(i for i, _ in pairs))
-        )
-
-    def slope_part(self, term: RandomTerm) -> Formula:
-        """Return the effects of a bar as a fixed part, which has the columns of its effects."""
-        slopes = [effect for effect in term.effects if effect != INTERCEPT]
-        first = "1" if INTERCEPT in term.effects else "0"
-        text = f"{self.response} ~ {' + '.join([first, *slopes])}"
-        return Formula(text, self.response, term.effects, ())
-
-    def check_summable(self) -> None:
-        """Refuse random slopes of rows that are summed in parts.
-
-        Raises
-        ------
-        DataError
-        """
-        if self.has_slopes:
-            raise DataError(
-                "random slopes need all rows in memory, and these are read in batches or summed "
-                "in parts: fit a frame, or pass stream=False"
-            )
-
-    def check_parameters(self, n_rows: int, n_fixed: int) -> None:
-        """Refuse fewer rows than parameters.
-
-        Parameters
-        ----------
-        n_rows : number of rows
-        n_fixed : number of fixed effects
-
-        Raises
-        ------
-        DataError
-            If there are no more rows than parameters.
-        """
-        n_components = len(self.component_names) + 1
-        n_parameters = n_fixed + n_components
-        if n_rows <= n_parameters:
-            raise DataError(
-                f"{n_rows} rows are too few for {n_parameters} parameters "
-                f"({n_fixed} fixed effects and {n_components} variance components)"
-            )
-
-    def names(self, *, response: bool = True) -> list[str]:
-        """Return all names that the formula uses, each once.
-
-        Parameters
-        ----------
-        response : whether those of the response are included
-        """
-        left = names_in(self.response) if response else ()
-        right = sorted(self.covariates)
-        return list(dict.fromkeys([*self.facets, *left, *right]))
-
-    @property
-    def fixed_names(self) -> frozenset[str]:
-        """The names that the fixed part uses, of columns or of the calling scope.
-
-        Examples
-        --------
-        >>> sorted(parse("score ~ np.log(x):C(g) + (1|sys)").fixed_names)
-        ['g', 'np', 'x']
-        """
-        return frozenset(name for factor in self.expressions for name in names_in(factor))
-
-    @property
-    def covariates(self) -> frozenset[str]:
-        """The names that the fixed part and the slopes use."""
-        return self.fixed_names.union(*(term.covariates for term in self.random))
-
-    @property
-    def expressions(self) -> tuple[str, ...]:
-        """The factors of the fixed part: columns and expressions."""
-        return _expressions(self.fixed)
-
-    @property
-    def intercept_only(self) -> bool:
-        """Whether the fixed part is a single intercept."""
-        return self.fixed == ("Intercept",)
+from vcomp.formula.formula_terms import INTERCEPT, Formula, RandomTerm, factors_of, names_in
 
 
 @guarded
@@ -286,7 +57,7 @@ def parse(text: str, columns: Sequence[str] = ()) -> Formula:
     if "*" in text or ":" in text:  # only products expand to more terms
         _check_number_of_terms(right)
     bars = list(_bars(right))
-    _check_expressions(tree)
+    _checkfactors_of(tree)
     _check_response(left, right)
     description = _describe(left, right)
     random: list[RandomTerm] = []
@@ -307,29 +78,6 @@ def parse(text: str, columns: Sequence[str] = ()) -> Formula:
         fixed=tuple(term.name() for term in description.rhs_termlist),
         random=tuple(random),
     )
-
-
-def refuse_slopes(model: Any, what: str, instead: str) -> None:
-    """Refuse a method of models of intercepts alone.
-
-    Parameters
-    ----------
-    model : a formula, or components: it has the matrices of random slopes
-    what, instead : the method, and its replacement
-
-    Raises
-    ------
-    EstimationError
-        If the model has random slopes.
-    """
-    if model.matrices:
-        groups = model.matrices[0].groups
-        slope = next((e for m in model.matrices for e in m.effects if e != "(Intercept)"), "x")
-        raise EstimationError(
-            f"{what} is for models without random slopes, and this one has slopes of {slope}; "
-            f"{instead}",
-            term=groups,
-        )
 
 
 def patsy_description(formula: Formula) -> Any:
@@ -462,7 +210,7 @@ def _subsets(n: float, largest: float) -> float:
     return total
 
 
-def _check_expressions(tree: Any) -> None:
+def _checkfactors_of(tree: Any) -> None:
     """Refuse expressions that Python cannot read."""
     for leaf in _leaves(tree):
         if leaf.type != "PYTHON_EXPR":
@@ -628,7 +376,7 @@ def _random_terms(bar: Any) -> Iterator[RandomTerm]:
     for term in expanded.terms:
         facets = tuple(_facet_name(factor.code) or "" for factor in term.factors)
         for effects in _effects_of(bar):
-            used = dict.fromkeys(name for code in _expressions(effects) for name in names_in(code))
+            used = dict.fromkeys(name for code in factors_of(effects) for name in names_in(code))
             named = RandomTerm(":".join(facets), facets, effects, covariates=tuple(used))
             yield named.of_column(*effects) if len(effects) == 1 else named
 
@@ -735,58 +483,3 @@ def _from_patsy(error: Any, text: str) -> FormulaError:
     if error.origin is None:
         return FormulaError(f"{message}\n\n    {text}")
     return _fault(message, error.origin)
-
-
-@cache
-def names_in(code: str) -> tuple[str, ...]:
-    """Return the names that an expression uses, ``Q("...")`` included.
-
-    Examples
-    --------
-    >>> names_in("np.log(score) - Q('base line')")
-    ('np', 'score', 'base line')
-    """
-    places: dict[str, int] = {}
-    bound: set[str] = set()
-    functions: set[int] = set()
-    for node in ast.walk(ast.parse(code.strip(), mode="eval")):
-        match node:
-            case ast.Call(func=ast.Name(id="Q") as function, args=[ast.Constant(value=str(name))]):
-                places.setdefault(name, node.col_offset)
-                functions.add(id(function))
-            case ast.Call(func=ast.Name(id="Q" | "I" | "C") as function):
-                functions.add(id(function))
-            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
-                bound.add(name)
-            case ast.Name(id=name) if id(node) not in functions:
-                places.setdefault(name, node.col_offset)
-    return tuple(sorted(places.keys() - bound, key=places.__getitem__))
-
-
-def _short(term: RandomTerm) -> str:
-    """Return the name of an effect in that of a covariance."""
-    (effect,) = term.effects
-    return "(Intercept)" if effect == INTERCEPT else effect
-
-
-def _expressions(terms: Iterable[str]) -> tuple[str, ...]:
-    """Return the factors of terms, each once."""
-    return tuple(dict.fromkeys(f for term in terms if term != INTERCEPT for f in _factors(term)))
-
-
-def _factors(term: str) -> list[str]:
-    """Split ``"C(a, x):b"`` at the colons that are outside brackets and quotes."""
-    parts, depth, start, quote = [], 0, 0, ""
-    for position, letter in enumerate(term):
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "\"'":
-            quote = letter
-        elif letter in "([{":
-            depth += 1
-        elif letter in ")]}":
-            depth -= 1
-        elif letter == ":" and depth == 0:
-            parts.append(term[start:position])
-            start = position + 1
-    return [*parts, term[start:]]

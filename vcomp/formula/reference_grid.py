@@ -11,8 +11,8 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import FormulaError
 from vcomp.formula.fixed import FixedPart
+from vcomp.formula.formula_terms import names_in
 from vcomp.formula.least_squares_means import first_names, subterms, weighted_columns
-from vcomp.formula.parser import names_in
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -182,10 +182,7 @@ def read_scores(
     left, right = read_sides(formula, responses)
     random = parse(f"{left[0]} ~ {right}")
     if random.has_slopes:
-        raise FormulaError(
-            "fit_multivariate has random intercepts alone, (1|g): leave the slopes out, or fit "
-            "each variable by vcomp.fit"
-        )
+        raise FormulaError("fit_multivariate has no slopes: fit each variable by vcomp.fit")
     if not random.intercept_only:
         raise FormulaError(
             "the fixed part for several dependent variables is the mean of each; leave out "

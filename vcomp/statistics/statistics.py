@@ -24,7 +24,6 @@ from vcomp.statistics.cross_products import (
     RollUp,
     accumulate,
     resum,
-    resum_slopes,
 )
 from vcomp.statistics.crossed_table import CrossedTable, find_crossed_table
 from vcomp.statistics.groupings import (
@@ -35,6 +34,7 @@ from vcomp.statistics.groupings import (
     resum_groups,
     stratum_group_sums,
 )
+from vcomp.statistics.slope_sums import accumulate_slopes, resum_slopes
 from vcomp.statistics.strata import StratumStatistics
 from vcomp.statistics.stratification import CompletedGrid, complete, refill, stratify
 
@@ -251,7 +251,7 @@ class Statistics:
             if self.slopes is not None:
                 return resum_slopes(self.alike.cross_products, self.cells)
             return resum(self.alike.cross_products, self.cells, self.alike._rolled)
-        return accumulate(self.cells)
+        return accumulate(self.cells) if self.slopes is None else accumulate_slopes(self.cells)
 
     @cached_property
     def completed(self) -> CompletedGrid | None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vcomp.estimators.likelihood.blocked_covariance import Eliminations
     from vcomp.estimators.likelihood.crossed import CrossedLikelihood
     from vcomp.estimators.likelihood.levels import LevelsLikelihood
-    from vcomp.estimators.likelihood.slopes import SlopesLikelihood
+    from vcomp.estimators.likelihood.slopes_likelihood import SlopesLikelihood
     from vcomp.statistics import CompletedGrid
 
 # Imports of engines are deferred for start-up time: a fit uses one of them.

@@ -10,7 +10,7 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Certificate, Estimate, FixedErrors
 from vcomp.estimators.likelihood.cone import ConeMaximum, covariance_in_cone
-from vcomp.estimators.likelihood.slopes import SlopesLikelihood
+from vcomp.estimators.likelihood.slopes_likelihood import SlopesLikelihood
 from vcomp.exceptions import DesignError, EstimationError
 from vcomp.statistics import Statistics
 
