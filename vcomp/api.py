@@ -29,6 +29,7 @@ def fit(
     *,
     method: MethodName = "reml",
     missing: Missing = "drop",
+    residual: str | None = None,
     stream: bool | None = None,
     progress: bool | None = None,
     eval_env: Any = 0,
@@ -48,6 +49,9 @@ def fit(
     method : ``"reml"`` (default), ``"ml"``, ``"anova"`` (Henderson's Method I; for balanced data
         the classical analysis of variance), ``"type1"``, ``"henderson3"`` or ``"minque"``
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
+    residual : facets whose levels have a residual variance each, ``"sys"``; ``"sys:judge"`` or
+        ``"sys + judge"`` for each combination of levels. They need not be in the formula. For
+        REML and ML
     stream : True to read the rows in batches, twice or more, and keep none of them: residuals and
         fitted values are then written by ``res.augment(path="out.parquet")``. False to keep them
         in memory. None reads rows in batches that are not in memory yet and would need more than a
@@ -87,7 +91,7 @@ def fit(
     """
     refuse_foreign(options, formula)
     reading = Reading(caller_environment(eval_env, 1), missing, stream, progress)
-    parsed = parse(formula, level_columns(data))
+    parsed = parse(formula, level_columns(data), residual)
     model = VarianceComponentsModel(formula, read_data(parsed, data, reading))
     return model.fit(method, **options)
 

@@ -94,7 +94,7 @@ class Reading:
         DataError
             If a name is neither a column nor in the calling scope.
         """
-        used = list(formula.facets)
+        used = list(formula.level_columns)
         slopes = (effect for term in formula.random for effect in term.effects)
         alone = {formula.response, *formula.fixed, *slopes}
         for name in formula.names(response=response):
@@ -223,14 +223,14 @@ def _caller_source(formula: Formula, environment: Any) -> Source:
             variables[name] = environment.namespace[name]
         except KeyError:
             continue
-    wanted = (*formula.facets, *names_in(formula.response))
+    wanted = (*formula.level_columns, *names_in(formula.response))
     absent = [name for name in wanted if name not in variables]
     if absent:
         raise DataError(
             f"no data were given, and there is no variable {absent[0]!r} where fit was called"
         )
     arrays = {k: v for k, v in variables.items() if _is_column(v)}
-    for name in (*formula.facets, formula.response):
+    for name in (*formula.level_columns, formula.response):
         if name in variables and name not in arrays:
             raise DataError(
                 f"no data were given, and the variable {name!r} where fit was called is "

@@ -215,7 +215,7 @@ class Rows:
         return cls(
             # The user may change a frame, but not what was read from files.
             y=part.y if source.files else part.y.copy(),
-            facets=_all_levels({f: part.frame[f] for f in formula.facets}),
+            facets=_all_levels({f: part.frame[f] for f in formula.level_columns}),
             fixed=part.fixed_columns(formula) if formula.covariates else {},
             labels=labels if part.keep.all() else labels[part.keep],
             files=source.files,

@@ -6,7 +6,7 @@ from .design import TermDesign as TermDesign
 from .design import codes_of_facet as codes_of_facet
 from .design import group_codes as group_codes
 from .design import read_groups as read_groups
-from .effect_columns import Slopes as Slopes
+from .effect_columns import CovarianceBlocks as CovarianceBlocks
 from .grid import Grid as Grid
 from .grid import PartialGrid as PartialGrid
 from .grid import are_nested as are_nested
@@ -20,4 +20,5 @@ from .learning import find_facets as find_facets
 from .learning import find_terms as find_terms
 from .learning import learn as learn
 from .learning import make_design as make_design
+from .residual_levels import ResidualLevels as ResidualLevels
 from .structure import Structure as Structure

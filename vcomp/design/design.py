@@ -5,7 +5,7 @@ In the pipe it follows the formula, and statistics follow it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -14,7 +14,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.data import Rows, Source
-from vcomp.design.effect_columns import Slopes
+from vcomp.design.effect_columns import CovarianceBlocks
 from vcomp.design.grid import Grid, PartialGrid, find_combinations
 from vcomp.design.structure import Structure
 from vcomp.exceptions import DataError, did_you_mean
@@ -24,6 +24,8 @@ from vcomp.numerics import MixedColumns, congruent
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from vcomp.design.residual_levels import ResidualLevels
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,9 @@ class Design:
     grid : the facets that are fully crossed with everything, and the cells of the others; None if
         the data are not a complete grid
     partial_grid : the grid that the rows nearly fill, if there is no complete one
-    slopes : columns of the random slopes, whose terms are one column each; None without any
+    blocks : covariance matrices and columns of effects; None if all variances are single, with one
+        residual
+    residual : groups of rows with a residual variance each; None with one for all
     """
 
     formula: Formula
@@ -126,7 +130,8 @@ class Design:
     structure: Structure
     grid: Grid | None
     partial_grid: PartialGrid | None
-    slopes: Slopes | None = None
+    blocks: CovarianceBlocks | None = None
+    residual: ResidualLevels | None = None
 
     @property
     def n_levels(self) -> tuple[int, ...]:
@@ -209,8 +214,9 @@ class Design:
             compact_codes=tuple(codes),
             facet_sizes=self.n_levels,
             terms=self.terms,
-            slopes=self.slopes,
-            effects=None if self.slopes is None else self.slopes.values(rows.fixed, rows.y.size),
+            blocks=self.blocks,
+            effects=None if self.blocks is None else self.blocks.values(rows.fixed, rows.y.size),
+            residual_codes=None if self.residual is None else self.residual.codes(rows.facets),
         )
 
     def centred_matrix(self, columns: Mapping[str, Any], n_rows: int) -> FloatArray:
@@ -255,8 +261,9 @@ class Chunk:
     counts: FloatArray | None = None  # (n,) scores of each cell; None where rows are scores
     within: FloatArray | None = None  # (1 + p, 1 + p) squares and products of y and X in cells
     alike: Chunk | None = None  # the same rows with another response, whose groups are the same
-    slopes: Slopes | None = None  # of the design
-    effects: tuple[FloatArray | None, ...] | None = None  # (n,) columns of slopes by term
+    blocks: CovarianceBlocks | None = None  # of the design
+    effects: tuple[FloatArray | None, ...] | None = None  # (n,) columns of effects by term
+    residual_codes: IntArray | None = None  # (n,) group of the residual; None with one for all
 
     @property
     def n(self) -> int:
@@ -303,6 +310,48 @@ class Chunk:
         within : of cells the squares and products in them, with this response
         """
         return replace(self, response=y, origin=0.0, within=within, alike=self.alike or self)
+
+    def without_effect(self, term: int) -> tuple[Chunk, list[int]]:
+        """Return the rows of a model of covariance matrices without the effects of a term.
+
+        The positions of the components that are left follow, those of the residuals apart.
+        """
+        assert self.blocks is not None
+        assert self.effects is not None
+        blocks, left = self.blocks.without(term)
+        kept = [t for t in range(len(self.terms)) if t != term]
+        smaller = replace(
+            self,
+            terms=tuple(self.terms[t] for t in kept),
+            effects=tuple(self.effects[t] for t in kept),
+            blocks=blocks,
+        )
+        return smaller, left
+
+    def with_one_residual(self) -> Chunk:
+        """Return the rows of a model of covariance matrices with one residual variance."""
+        assert self.blocks is not None
+        blocks = replace(self.blocks, n_residuals=1)
+        return replace(self, blocks=blocks, residual_codes=None)
+
+    def residual_parts(self) -> Iterator[Chunk]:
+        """Yield the rows of each residual group."""
+        assert self.residual_codes is not None
+        order = np.argsort(self.residual_codes, kind="stable")
+        counts = np.bincount(self.residual_codes)
+        for at in np.split(order, np.cumsum(counts)[:-1]):
+            effects = None
+            if self.effects is not None:
+                effects = tuple(None if z is None else z[at] for z in self.effects)
+            yield replace(
+                self,
+                response=self.response[at],
+                columns=self.X[at],
+                compact_codes=tuple(codes[at] for codes in self.compact_codes),
+                effects=effects,
+                residual_codes=None,
+                alike=None,
+            )
 
     def of_columns(self, kept: LongArray) -> Chunk:
         """Return the rows with some of the columns of X, given by ascending positions."""

@@ -1,4 +1,4 @@
-"""Random slopes: the columns that are multiplied by the effects of a term."""
+"""Covariance matrices of the effects of bars, and the columns that multiply the effects."""
 
 from __future__ import annotations
 
@@ -77,27 +77,34 @@ class EffectColumns:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Slopes:
-    """The columns of all effects of a design with random slopes.
+class CovarianceBlocks:
+    """The covariance matrices and columns of a design with random slopes or residual groups.
 
     Attributes
     ----------
     matrices : for each bar the positions of its variances and covariances among the components;
         its variances are those of its terms
     columns : for each bar its columns; None for an intercept alone
+    n_residuals : number of residual variances, the last components
     """
 
     matrices: tuple[EffectMatrix, ...]
     columns: tuple[EffectColumns | None, ...]
+    n_residuals: int = 1
 
     @property
-    def blocks(self) -> tuple[tuple[int, ...], ...]:
+    def terms(self) -> tuple[tuple[int, ...], ...]:
         """For each bar the positions of its effects among the terms of the design."""
         return tuple(
             tuple(row[i] for i, row in enumerate(matrix.places)) for matrix in self.matrices
         )
 
-    def without(self, term: int) -> tuple[Slopes, list[int]]:
+    @property
+    def has_slopes(self) -> bool:
+        """Whether a bar has other effects than an intercept."""
+        return any(own is not None for own in self.columns)
+
+    def without(self, term: int) -> tuple[CovarianceBlocks, list[int]]:
         """Return the columns without those of a term, and the components that are left.
 
         Parameters
@@ -122,7 +129,7 @@ class Slopes:
             matrices.append(EffectMatrix(matrix.groups, effects, places))
             (dropped,) = set(range(len(matrix.effects))).difference(kept) or (None,)
             columns.append(own if own is None or dropped is None else own.without(dropped))
-        return Slopes(tuple(matrices), tuple(columns)), left
+        return CovarianceBlocks(tuple(matrices), tuple(columns), self.n_residuals), left
 
     def check_matrices(self, v: FloatArray) -> None:
         """Refuse components whose matrices are not positive semidefinite.
@@ -172,20 +179,20 @@ class Slopes:
         centred : whether columns are centred and scaled
         """
         found: dict[int, FloatArray | None] = {}
-        for block, own in zip(self.blocks, self.columns, strict=True):
+        for block, own in zip(self.terms, self.columns, strict=True):
             values = [None] if own is None else own.values(columns, n_rows, centred=centred)
             found.update(zip(block, values, strict=True))
         return tuple(found[t] for t in range(len(found)))
 
 
-def learn_slopes(
+def learn_blocks(
     formula: Formula, columns: Mapping[str, Any], environment: Any, n_rows: int
-) -> tuple[Formula, Slopes]:
-    """Return the formula with a term for each column of effects, and these columns.
+) -> tuple[Formula, CovarianceBlocks]:
+    """Return the formula with a term for each column of effects, and its covariance matrices.
 
     Parameters
     ----------
-    formula : with random slopes
+    formula : with random slopes, or groups of residuals
     columns : of all rows
     environment : patsy's ``EvalEnvironment`` of the caller
     n_rows : their number
@@ -214,7 +221,8 @@ def learn_slopes(
             "its column",
             term=twice,
         )
-    return by_column, Slopes(by_column.matrices, tuple(coded))
+    n_residuals = len(by_column.residual_names)
+    return by_column, CovarianceBlocks(by_column.matrices, tuple(coded), n_residuals)
 
 
 def _learned(

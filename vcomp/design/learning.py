@@ -16,9 +16,10 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.data import Rows, alike_levels, plain_label
 from vcomp.design.design import Design, Facet, TermDesign
-from vcomp.design.effect_columns import learn_slopes
+from vcomp.design.effect_columns import learn_blocks
 from vcomp.design.grid import Grid, find_grid, find_partial_grid, number_combinations
 from vcomp.design.nesting import describe_structure
+from vcomp.design.residual_levels import learn_residual
 from vcomp.exceptions import DataError, DesignError, warn
 from vcomp.formula import RESIDUAL, WIDE, FixedPart, Formula, fixed_effects
 
@@ -58,15 +59,18 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
     )
     n_levels, n = tuple(len(facet.levels) for facet in facets), rows.y.size
     grid = find_grid(codes, n_levels, formula.positions)
-    slopes = None
-    if formula.has_slopes:
-        formula, slopes = learn_slopes(formula, rows.fixed, environment, n)
+    residual, blocks = None, None
+    if formula.groups is not None:
+        residual = learn_residual(formula.groups, rows)
+        formula = replace(formula, groups=residual.groups)
+    if formula.has_slopes or residual is not None:
+        formula, blocks = learn_blocks(formula, rows.fixed, environment, n)
     terms = find_terms(formula, codes, n_levels, grid, n)
     fixed = FixedPart.of_rows(formula, lambda: [rows.fixed], environment, n, WIDE.factor)
     with np.errstate(over="ignore", invalid="ignore"):  # overflow is refused
         centre = _centre(formula, fixed, rows)
     design = make_design(formula, facets, terms, fixed, centre, n, grid, codes)
-    return design if slopes is None else replace(design, slopes=slopes)
+    return design if blocks is None else replace(design, blocks=blocks, residual=residual)
 
 
 def make_design(

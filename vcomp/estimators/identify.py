@@ -306,7 +306,7 @@ def _all_independent(XX: FloatArray, origin: FloatArray) -> bool:
 def _check_terms(stats: Statistics, names: Sequence[str]) -> None:
     sums, sizes = stats.sums, stats.sums.sizes
     for t, u in combinations(range(len(sizes)), 2):
-        alike = stats.slopes is None and sizes[t] == sizes[u]
+        alike = stats.blocks is None and sizes[t] == sizes[u]
         if alike and sums.is_finer(t, u) and sums.is_finer(u, t):
             raise DesignError(
                 f"terms {names[t]!r} and {names[u]!r} are confounded: they group the rows in the "
@@ -321,7 +321,7 @@ def _check_terms(stats: Statistics, names: Sequence[str]) -> None:
                 f"term {name!r} is confounded with the fixed part, which explains all differences "
                 "between its groups"
             )
-            if stats.slopes is None:
+            if stats.blocks is None:
                 raise DesignError(
                     f"{explained}; leave out (1|{name}) or the fixed factor", term=name
                 )

@@ -26,8 +26,9 @@ from .formula_terms import INTERCEPT as INTERCEPT
 from .formula_terms import EffectMatrix as EffectMatrix
 from .formula_terms import Formula as Formula
 from .formula_terms import RandomTerm as RandomTerm
+from .formula_terms import ResidualGroups as ResidualGroups
 from .formula_terms import names_in as names_in
-from .formula_terms import refuse_slopes as refuse_slopes
+from .formula_terms import refuse_blocks as refuse_blocks
 from .least_squares_means import LevelRows as LevelRows
 from .least_squares_means import average_rows as average_rows
 from .least_squares_means import fixed_effects as fixed_effects

@@ -13,6 +13,7 @@ from itertools import combinations
 from typing import Any
 
 from vcomp.exceptions import DataError, EstimationError
+from vcomp.formula.brennan import RESIDUAL
 
 INTERCEPT = "Intercept"
 """Name of the effect of an intercept, as patsy has it."""
@@ -78,6 +79,41 @@ class EffectMatrix:
 
 
 @dataclass(frozen=True, slots=True)
+class ResidualGroups:
+    """Groups of rows that have a residual variance each.
+
+    Attributes
+    ----------
+    facets : the columns whose combinations of levels are the groups
+    levels : for each group its levels as text, in order; empty in a formula as parsed
+    n : number of rows of each group
+
+    Examples
+    --------
+    >>> ResidualGroups(("sys", "judge"), (("a", "1"), ("b", "1")), (10, 12)).names
+    ('Residual[sys=a,judge=1]', 'Residual[sys=b,judge=1]')
+    """
+
+    facets: tuple[str, ...]
+    levels: tuple[tuple[str, ...], ...] = ()
+    n: tuple[int, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the residual components."""
+        return tuple(f"{RESIDUAL}[{self.level_name(level)}]" for level in self.levels)
+
+    def level_name(self, level: tuple[str, ...]) -> str:
+        """Return the name of a group, ``"sys=a,judge=1"``."""
+        return ",".join(f"{f}={x}" for f, x in zip(self.facets, level, strict=True))
+
+    @property
+    def written(self) -> str:
+        """The facets as they are written in ``residual=``."""
+        return ":".join(self.facets)
+
+
+@dataclass(frozen=True, slots=True)
 class Formula:
     """A parsed formula: plain text and names, without data or patsy objects.
 
@@ -87,17 +123,30 @@ class Formula:
     response : the left-hand side, a Python expression or a column
     fixed : names of the fixed terms (``"Intercept"``, ``"x"``, ``"C(g)"``)
     random : the random terms, in the order of the text
+    groups : of rows that have a residual variance each; None with one residual variance
     """
 
     text: str
     response: str
     fixed: tuple[str, ...]
     random: tuple[RandomTerm, ...]
+    groups: ResidualGroups | None = None
 
     @property
     def facets(self) -> tuple[str, ...]:
         """The grouping columns, each once, in the order of the formula."""
         return tuple(dict.fromkeys(f for term in self.random for f in term.facets))
+
+    @property
+    def level_columns(self) -> tuple[str, ...]:
+        """The facets, and the columns whose levels have residual variances."""
+        groups = () if self.groups is None else self.groups.facets
+        return tuple(dict.fromkeys((*self.facets, *groups)))
+
+    @property
+    def residual_names(self) -> tuple[str, ...]:
+        """Names of the residual components, the last of all."""
+        return (RESIDUAL,) if self.groups is None else self.groups.names
 
     @property
     def positions(self) -> tuple[tuple[int, ...], ...]:
@@ -137,7 +186,7 @@ class Formula:
 
     @property
     def matrices(self) -> tuple[EffectMatrix, ...]:
-        """The covariance matrices of the bars; none in a formula without slopes.
+        """The covariance matrices of the bars; none with single variances and one residual.
 
         Examples
         --------
@@ -146,7 +195,7 @@ class Formula:
         ()
         """
         found, covariance = [], len(self.random)
-        for block in self.blocks if self.has_slopes else ():
+        for block in self.blocks if self.has_slopes or self.groups is not None else ():
             places = [[0] * len(block) for _ in block]
             for i, t in enumerate(block):
                 places[i][i] = t
@@ -174,16 +223,17 @@ class Formula:
         return Formula(text, self.response, term.effects, ())
 
     def check_summable(self) -> None:
-        """Refuse random slopes of rows that are summed in parts.
+        """Refuse random slopes and several residual variances of rows that are summed in parts.
 
         Raises
         ------
         DataError
         """
-        if self.has_slopes:
+        if self.has_slopes or self.groups is not None:
+            what = "random slopes need" if self.has_slopes else "residual= needs"
             raise DataError(
-                "random slopes need all rows in memory, and these are read in batches or summed "
-                "in parts: fit a frame, or pass stream=False"
+                f"{what} all rows in memory, and these are read in batches or summed in parts: "
+                "fit a frame, or pass stream=False"
             )
 
     def check_parameters(self, n_rows: int, n_fixed: int) -> None:
@@ -199,7 +249,7 @@ class Formula:
         DataError
             If there are no more rows than parameters.
         """
-        n_components = len(self.component_names) + 1
+        n_components = len(self.component_names) + len(self.residual_names)
         n_parameters = n_fixed + n_components
         if n_rows <= n_parameters:
             raise DataError(
@@ -216,7 +266,7 @@ class Formula:
         """
         left = names_in(self.response) if response else ()
         right = sorted(self.covariates)
-        return list(dict.fromkeys([*self.facets, *left, *right]))
+        return list(dict.fromkeys([*self.level_columns, *left, *right]))
 
     @property
     def fixed_names(self) -> frozenset[str]:
@@ -246,26 +296,33 @@ class Formula:
         return self.fixed == ("Intercept",)
 
 
-def refuse_slopes(model: Any, what: str, instead: str) -> None:
-    """Refuse a method of models of intercepts alone.
+def refuse_blocks(model: Any, what: str, instead: str, of_groups: str = "") -> None:
+    """Refuse a method of models of intercepts with one residual variance.
 
     Parameters
     ----------
-    model : a formula, or components: it has the matrices of random slopes
+    model : a formula, or components: it has the matrices of the bars and the residual groups
     what, instead : the method, and its replacement
+    of_groups : the replacement for models without slopes that have residual groups, if another
 
     Raises
     ------
     EstimationError
-        If the model has random slopes.
+        If the model has random slopes, or several residual variances.
     """
-    if model.matrices:
-        groups = model.matrices[0].groups
-        slope = next((e for m in model.matrices for e in m.effects if e != "(Intercept)"), "x")
+    for matrix in model.matrices:
+        slope = next((effect for effect in matrix.effects if effect != "(Intercept)"), "")
+        if slope:
+            raise EstimationError(
+                f"{what} is for models without random slopes, and this one has slopes of {slope}; "
+                f"{instead}",
+                term=matrix.groups,
+            )
+    if model.groups is not None:
         raise EstimationError(
-            f"{what} is for models without random slopes, and this one has slopes of {slope}; "
-            f"{instead}",
-            term=groups,
+            f"{what} is for models with one residual variance, and this one has one for each "
+            f"level of {model.groups.written}; {of_groups or instead}",
+            term=RESIDUAL,
         )
 
 

@@ -25,11 +25,18 @@ from vcomp.formula.dialects import (
     refuse_foreign,
     unreadable,
 )
-from vcomp.formula.formula_terms import INTERCEPT, Formula, RandomTerm, factors_of, names_in
+from vcomp.formula.formula_terms import (
+    INTERCEPT,
+    Formula,
+    RandomTerm,
+    ResidualGroups,
+    factors_of,
+    names_in,
+)
 
 
 @guarded
-def parse(text: str, columns: Sequence[str] = ()) -> Formula:
+def parse(text: str, columns: Sequence[str] = (), residual: str | None = None) -> Formula:
     """Return the parsed formula of a text such as ``"score ~ x + (1|sys) + (1|topic/doc)"``.
 
     Parameters
@@ -38,13 +45,16 @@ def parse(text: str, columns: Sequence[str] = ()) -> Formula:
         the bar ``a:b`` are combinations, ``a/b`` stands for ``a + a:b`` and ``a*b`` for
         ``a + b + a:b``.
     columns : of the data, for examples in messages, those of levels first
+    residual : facets whose combinations of levels have a residual variance each, ``"sys"`` or
+        ``"sys:judge"``; None for one residual variance
 
     Raises
     ------
     FormulaError
         If the text cannot be parsed, has no response or no random term, has random slopes, groups
-        by something that is not a column, names a term twice, or has the response on both sides.
-        The message shows the formula with a caret below the error.
+        by something that is not a column, names a term twice, or has the response on both sides;
+        or if `residual` does not name facets. The message shows the formula with a caret below the
+        error.
 
     Examples
     --------
@@ -77,7 +87,24 @@ def parse(text: str, columns: Sequence[str] = ()) -> Formula:
         response=description.lhs_termlist[0].factors[0].code,
         fixed=tuple(term.name() for term in description.rhs_termlist),
         random=tuple(random),
+        groups=None if residual is None else _residual_groups(residual, left),
     )
+
+
+def _residual_groups(residual: str, response: Any) -> ResidualGroups:
+    """Return the groups that ``residual=`` names, as yet without levels."""
+    written = residual if isinstance(residual, str) else ""
+    try:
+        named = parse(f"y ~ (1|{written})")
+    except FormulaError:
+        named = None
+    if named is None or not named.intercept_only or not named.facets:
+        raise FormulaError(
+            f"residual={residual!r} does not name facets whose levels have a residual variance "
+            "each; write for instance residual='sys', or residual='sys:judge' for the "
+            "combinations of their levels"
+        )
+    return ResidualGroups(named.facets)
 
 
 def patsy_description(formula: Formula) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp.exceptions import EstimationError, PlanError, check_alpha, guarded
-from vcomp.formula import refuse_slopes
+from vcomp.formula import refuse_blocks
 from vcomp.gtheory.phi_lambda import (
     MeanOfScores,
     mean_in_universe,
@@ -300,7 +300,7 @@ def _quantity(
         shadowed = f"; {home!r} is a component here" if home in components.names else ""
         raise PlanError(f"{strange[0]}= is an option of {home!r}, not of {what!r}{shadowed}")
     if isinstance(what, str) and what in DSTUDY_QUANTITIES and what not in components.names:
-        refuse_slopes(components, f"{what!r}", "quantity() takes components and their functions")
+        refuse_blocks(components, f"{what!r}", "quantity() takes components and their functions")
         return _of_plan(
             components, what, source_of(options.negative or "zero"), mean, options, alpha
         )

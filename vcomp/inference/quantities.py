@@ -20,7 +20,7 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.codec import stored
 from vcomp.exceptions import PlanError
-from vcomp.formula import REPLICATE, EffectMatrix
+from vcomp.formula import REPLICATE, EffectMatrix, ResidualGroups
 
 _ROUNDING = 64.0 * float(np.finfo(float).eps)
 """Rounding error of an effect relative to the largest score."""
@@ -159,7 +159,9 @@ class VarianceComponents:
         they were not requested, or there are no rows
     response_values : the distinct scores in order; None if there are many, or they are not known
     converged : False if the estimation ended elsewhere than at its estimate
-    matrices : positions of the variances and covariances of random slopes; none without slopes
+    matrices : positions of the variances and covariances of the bars; none if all variances are
+        single, with one residual
+    groups : of rows that have a residual variance each, the last components; None with one
     """
 
     names: tuple[str, ...]
@@ -178,6 +180,17 @@ class VarianceComponents:
     response_values: tuple[float, ...] | None = None
     converged: bool = True
     matrices: tuple[EffectMatrix, ...] = ()
+    groups: ResidualGroups | None = None
+
+    @property
+    def n_residuals(self) -> int:
+        """Number of residual variances, the last components."""
+        return 1 if self.groups is None else len(self.groups.n)
+
+    @property
+    def has_slopes(self) -> bool:
+        """Whether a term has other effects than an intercept."""
+        return any(matrix.effects != ("(Intercept)",) for matrix in self.matrices)
 
     @property
     def facet_names(self) -> tuple[str, ...]:
@@ -194,8 +207,10 @@ class VarianceComponents:
     def covariance_names(self) -> tuple[str, ...]:
         """Names of the components that are covariances of random slopes."""
         variances = {row[i] for m in self.matrices for i, row in enumerate(m.places)}
-        last = len(self.names) - 1
-        is_variance = [not self.matrices or i in variances or i == last for i in range(last + 1)]
+        first = len(self.names) - self.n_residuals
+        is_variance = [
+            not self.matrices or i in variances or i >= first for i in range(len(self.names))
+        ]
         return tuple(n for n, yes in zip(self.names, is_variance, strict=True) if not yes)
 
     def correlations(self) -> FloatArray:

@@ -15,7 +15,7 @@ from vcomp._typing import FloatArray
 from vcomp.design import Structure
 from vcomp.estimators import Certificate, Estimate
 from vcomp.exceptions import EstimationError, guarded
-from vcomp.formula import refuse_slopes
+from vcomp.formula import refuse_blocks
 from vcomp.inference import Quantities
 from vcomp.inference.hypotheses import FixedFit, degrees_of_freedom
 from vcomp.inference.intervals import (
@@ -326,7 +326,7 @@ class Estimates(Fitted):
         import pandas as pd
 
         table = self._record.tables.table
-        refuse_slopes(
+        refuse_blocks(
             self._record.components, "the analysis of variance", "see fixed_effects() and test()"
         )
         if table is None:

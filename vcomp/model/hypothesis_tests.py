@@ -47,7 +47,8 @@ class HypothesisTests(Fitted):
 
         Parameters
         ----------
-        term : name of a component
+        term : name of a component; ``"Residual"``, if there are several residual variances, tests
+            whether these are equal
         test : which test
 
             ``"f"``
@@ -364,5 +365,6 @@ def component_fit(record: FitRecord, rows: RowAccess | None) -> hypotheses.Compo
         classical=record.structure.balanced and record.components.is_closed,
         stats=None if rows is None else rows.data.statistics,
         robust=record.robust_components,
-        has_slopes=bool(record.components.matrices),
+        n_residuals=record.components.n_residuals,
+        has_matrices=bool(record.components.matrices),
     )

@@ -19,7 +19,7 @@ from vcomp.exceptions import (
     check_one_of,
     did_you_mean,
 )
-from vcomp.formula import LevelRows, WideFactor, average_rows, level_rows, refuse_slopes
+from vcomp.formula import LevelRows, WideFactor, average_rows, level_rows, refuse_blocks
 from vcomp.gtheory import omitted_interaction
 from vcomp.inference.hypotheses import (
     ContrastTest,
@@ -344,7 +344,7 @@ def _levels_of(
         rows, factors = level_rows(fixed, facet, column_means(access)), factors_of(access)
     if rows is not None:
         return _of_factor(record, access, facet, rows, *how)
-    refuse_slopes(
+    refuse_blocks(
         record.components,
         "a comparison of the levels of a random term",
         "compare predictions at values of the covariate, res.get_prediction(rows)",

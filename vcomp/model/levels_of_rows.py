@@ -12,7 +12,7 @@ from vcomp._typing import FloatArray
 from vcomp.data import plain_label
 from vcomp.estimators.likelihood import difference_variances
 from vcomp.exceptions import EstimationError, VcompError
-from vcomp.formula import REPLICATE, LevelRows, average_rows, level_rows, refuse_slopes
+from vcomp.formula import REPLICATE, LevelRows, average_rows, level_rows, refuse_blocks
 from vcomp.inference.pairwise import Pairs
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import EffectSolution, RowAccess, require_rows
@@ -169,7 +169,7 @@ def with_levels(record: FitRecord, access: RowAccess | None, scores: bool | None
         return record
     if record.components.matrices:
         if scores:
-            refuse_slopes(record.components, "scores=True", "leave scores= out")
+            refuse_blocks(record.components, "scores=True", "leave scores= out")
         return record
     return replace(record, level_values=_Levels(record, access, everything=bool(scores)).found())
 

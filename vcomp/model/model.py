@@ -32,11 +32,11 @@ from vcomp.estimators.likelihood import (
     InformationKind,
     LikelihoodEngine,
     LikelihoodMethod,
-    SlopesLikelihood,
+    MatricesLikelihood,
     choose_engine,
 )
 from vcomp.exceptions import EstimationError, VcompError, guarded, warn
-from vcomp.formula import RESIDUAL, caller_environment, left_out_note, parse, refuse_slopes
+from vcomp.formula import RESIDUAL, caller_environment, left_out_note, parse, refuse_blocks
 from vcomp.inference.hypotheses import fixed_errors_of
 from vcomp.model.record import FitRecord, TablesOfFit
 from vcomp.model.results import VarianceComponentsResults
@@ -70,8 +70,8 @@ class LikelihoodOfData:
         EstimationError
             If the components are not of that form.
         """
-        if self.statistics.slopes is not None:
-            return self._with_slopes(reml=reml).loglike_of(self._components(params))
+        if self.statistics.blocks is not None:
+            return self._of_matrices(reml=reml).loglike_of(self._components(params))
         return self._engine(reml=reml).loglike(self._components(params))
 
     @guarded
@@ -83,8 +83,8 @@ class LikelihoodOfData:
         params : as for :meth:`loglike`
         reml : of the restricted likelihood, or of the full one
         """
-        if self.statistics.slopes is not None:
-            return self._with_slopes(reml=reml).score_of(self._components(params))
+        if self.statistics.blocks is not None:
+            return self._of_matrices(reml=reml).score_of(self._components(params))
         return self._engine(reml=reml).derivatives(self._components(params)).score
 
     @guarded
@@ -113,8 +113,8 @@ class LikelihoodOfData:
                 f"information={information!r} is not known; it is 'observed', 'expected' or "
                 "'average'"
             )
-        if self.statistics.slopes is not None:
-            likelihood = self._with_slopes(reml=reml)
+        if self.statistics.blocks is not None:
+            likelihood = self._of_matrices(reml=reml)
             return likelihood.information_of(self._components(params), information)
         return self._engine(reml=reml).information(self._components(params), information)
 
@@ -131,8 +131,8 @@ class LikelihoodOfData:
     def _engine(self, *, reml: bool) -> LikelihoodEngine:
         return self._restricted if reml else self._full
 
-    def _with_slopes(self, *, reml: bool) -> SlopesLikelihood:
-        return SlopesLikelihood(self.statistics, reml=reml)
+    def _of_matrices(self, *, reml: bool) -> MatricesLikelihood:
+        return MatricesLikelihood(self.statistics, reml=reml)
 
     @cached_property
     def _restricted(self) -> LikelihoodEngine:
@@ -157,9 +157,9 @@ class LikelihoodOfData:
             raise EstimationError(
                 f"components have shape {v.shape}; there are {len(names)}: {', '.join(names)}"
             )
-        slopes = self.statistics.slopes
-        if slopes is not None and np.isfinite(v).all() and v[-1] > 0.0:
-            slopes.check_matrices(v)
+        blocks = self.statistics.blocks
+        if blocks is not None and np.isfinite(v).all() and (v[-blocks.n_residuals :] > 0.0).all():
+            blocks.check_matrices(v)
             return v
         if not np.isfinite(v).all() or (v < 0.0).any() or v[-1] == 0.0:
             raise EstimationError("components must not be negative, and the residual positive")
@@ -196,6 +196,7 @@ class VarianceComponentsModel(LikelihoodOfData):
     data : pandas or polars frame, pyarrow Table, dict of arrays, or path of a CSV or Parquet file;
         None uses the variables of the calling scope, as patsy does; or accumulated statistics
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
+    residual : as for :func:`vcomp.fit`
     stream : True to read the rows in batches without keeping them, False to keep them in memory;
         None reads data in batches that are not in memory and may not fit into it
     progress : whether to show a bar of the rows that are read in batches, with their number per
@@ -233,17 +234,21 @@ class VarianceComponentsModel(LikelihoodOfData):
         data: Any = None,
         *,
         missing: Missing = "drop",
+        residual: str | None = None,
         stream: bool | None = None,
         progress: bool | None = None,
         eval_env: Any = 0,
     ) -> None:
         if not isinstance(data, SummedData):
             reading = Reading(caller_environment(eval_env, 1), missing, stream, progress)
-            data = read_data(parse(formula, level_columns(data)), data, reading)
+            data = read_data(parse(formula, level_columns(data), residual), data, reading)
         begun = perf_counter()
         self._data: SummedData = _without_dependent(data)
         self.design = design = self._data.design
-        self.component_names = (*design.formula.component_names, RESIDUAL)
+        self.component_names = (
+            *design.formula.component_names,
+            *design.formula.residual_names,
+        )
         self.statistics = self._data.statistics
         terms = [term.name for term in design.terms]
         check_identified(self.statistics, terms, design.fixed.names, design.x_origin)
@@ -268,6 +273,7 @@ class VarianceComponentsModel(LikelihoodOfData):
         data: Any = None,
         *,
         missing: Missing = "drop",
+        residual: str | None = None,
         stream: bool | None = None,
         progress: bool | None = None,
         eval_env: Any = 0,
@@ -276,13 +282,14 @@ class VarianceComponentsModel(LikelihoodOfData):
 
         Parameters
         ----------
-        formula, data, missing, stream, progress, eval_env : as for the class
+        formula, data, missing, residual, stream, progress, eval_env : as for the class
         """
         environment = caller_environment(eval_env, 1)
         return cls(
             formula,
             data,
             missing=missing,
+            residual=residual,
             stream=stream,
             progress=progress,
             eval_env=environment,
@@ -377,7 +384,7 @@ class VarianceComponentsModel(LikelihoodOfData):
             check_digits(self.statistics, names, response, self._data.response_sums)
         estimator = get_estimator(method, **options)
         if not isinstance(estimator, LikelihoodMethod):
-            refuse_slopes(design.formula, f"method={method!r}", "use method='reml' or 'ml'")
+            refuse_blocks(design.formula, f"method={method!r}", "use method='reml' or 'ml'")
         if negative != "keep":
             _check_negative(negative, estimator.name)
         if estimator.name == "anova":

@@ -24,7 +24,7 @@ from vcomp.design import Chunk, Design
 from vcomp.estimators import ClosedForm, Estimate, MethodName, PointEstimate, get_estimator
 from vcomp.estimators.likelihood import Solution
 from vcomp.exceptions import EstimationError, PlanError, VcompError, did_you_mean
-from vcomp.formula import refuse_slopes
+from vcomp.formula import refuse_blocks
 from vcomp.inference.assumptions import (
     DiagnosedRows,
     Diagnosis,
@@ -167,7 +167,7 @@ def crosscheck(
     access : model and estimate
     methods, n, rng, workers, time_limit, progress : as of ``VarianceComponentsResults.crosscheck``
     """
-    refuse_slopes(
+    refuse_blocks(
         access.data.design.formula,
         "crosscheck",
         "only REML and ML estimate them: compare res with a fit by the other of these",
@@ -353,7 +353,7 @@ def diagnose(
     n : number of draws of each null distribution, or None
     rng : seed or generator
     """
-    refuse_slopes(
+    refuse_blocks(
         access.data.design.formula,
         "diagnose",
         "draw res.resid against res.fittedvalues, and res.random_effects, instead",

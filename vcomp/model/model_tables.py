@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp.exceptions import DataError, EstimationError, guarded
-from vcomp.formula import refuse_slopes
+from vcomp.formula import refuse_blocks
 from vcomp.inference import hypotheses
 from vcomp.model.estimates import fixed_fit, series
 from vcomp.model.universe_scores import UniverseScores
@@ -193,7 +193,7 @@ class ModelTables(UniverseScores):
             ``marginal``, of the fixed part: the variance of its values over the rows, divided by
             the sum of it and all components; ``conditional``, of the fixed part and the random
             terms. Negative components count as zero. The variance of random slopes is the mean of
-            that of z'u over the rows (Johnson 2014).
+            that of z'u over the rows (Johnson 2014), and so is the residual one of several.
 
         Raises
         ------
@@ -221,16 +221,19 @@ class ModelTables(UniverseScores):
         fixed = _variance_of_fixed(self._rows)
         values = self._record.estimate.values
         stats = None if self._rows is None else self._rows.data.statistics
-        if stats is not None and stats.slopes is not None:
+        if stats is not None and stats.blocks is not None:
             random = sum(
                 float((matrix * stats.cross_products.mean_squares(term)).sum())
                 for term, matrix in zip(
-                    stats.slopes.blocks, stats.slopes.centred_matrices(values), strict=True
+                    stats.blocks.terms, stats.blocks.centred_matrices(values), strict=True
                 )
             )
         else:
-            random = np.maximum(values[:-1], 0.0).sum()
-        total = fixed + random + max(values[-1], 0.0)
+            random = float(np.maximum(values[:-1], 0.0).sum())
+        groups = self._record.components.groups
+        n = np.ones(1) if groups is None else np.array(groups.n)
+        residual = float(values[-n.size :] @ n) / n.sum()
+        total = fixed + random + max(residual, 0.0)
         if not total > 0.0:
             raise EstimationError("the scores have no variance, so that r2() has no shares of it")
         explained = np.array([fixed, fixed + random]) / total
@@ -259,7 +262,7 @@ class ModelTables(UniverseScores):
         ------
         EstimationError
             If the interval is not known, or not available for this fit; or if the model has
-            random slopes, where it depends on the covariate.
+            random slopes, where it depends on the covariate, or several residual variances.
         PlanError
             If alpha is not between 0 and 1.
 
@@ -275,10 +278,11 @@ class ModelTables(UniverseScores):
         """
         import pandas as pd
 
-        refuse_slopes(
+        refuse_blocks(
             self._record.components,
             "icc()",
             "the correlation depends on the covariate then: see r2() and varcorr()",
+            "the correlation depends on the level then: see error_variances() and varcorr()",
         )
         names = self._record.estimate.names[:-1]
         source = self._source(interval, "keep")
@@ -293,7 +297,7 @@ class ModelTables(UniverseScores):
         Returns
         -------
         pandas.DataFrame
-            A row for each component, the residual last: ``variance`` and ``std_dev``, nan for a
+            A row for each component, residuals last: ``variance`` and ``std_dev``, nan for a
             negative estimate. With random slopes a row for each covariance as well, and
             ``correlation``, nan for variances.
 
@@ -316,7 +320,7 @@ class ModelTables(UniverseScores):
         is_covariance = np.isin(estimate.names, components.covariance_names)
         deviations = np.sqrt(np.where((values >= 0.0) & ~is_covariance, values, np.nan))
         columns = {"variance": values, "std_dev": deviations}
-        if components.matrices:
+        if components.has_slopes:
             columns["correlation"] = components.correlations()
         return pd.DataFrame(
             columns, index=pd.Index(estimate.names, name="component", dtype=object)

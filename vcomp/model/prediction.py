@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 
-from vcomp._typing import FloatArray, LongArray
+from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.data import (
     CompleteRows,
     Reading,
@@ -21,8 +21,8 @@ from vcomp.data import (
     select_predictors,
     write_parquet,
 )
-from vcomp.design import Design, number_combinations
-from vcomp.estimators.likelihood import SlopesLikelihood, Solution, prediction_variances
+from vcomp.design import Design, ResidualLevels, number_combinations
+from vcomp.estimators.likelihood import MatricesLikelihood, Solution, prediction_variances
 from vcomp.exceptions import (
     DataError,
     EstimationError,
@@ -181,17 +181,25 @@ class Located:
     X : (n, p) fixed part, centred
     groups : for each term the (n,) groups, −1 for a group that did not occur in the fit
     slopes : for each term the column that its effects are multiplied by, None for ones; empty in a
-        model of intercepts
+        model of intercepts with one residual
+    residuals : (n,) residual group; None with one for all, or where errors do not matter
     """
 
     labels: pd.Index
     X: FloatArray | MixedColumns
     groups: tuple[Any, ...]
     slopes: tuple[FloatArray | None, ...] = ()
+    residuals: IntArray | None = None
 
     @classmethod
     def of(
-        cls, fitted: SummedData, data: Any, terms: Sequence[int], new_levels: NewLevels
+        cls,
+        fitted: SummedData,
+        data: Any,
+        terms: Sequence[int],
+        new_levels: NewLevels,
+        *,
+        errors: bool = False,
     ) -> Located:
         """Return the groups of the rows of the fit, or of other data.
 
@@ -199,22 +207,31 @@ class Located:
         ----------
         terms : whose groups matter
         new_levels : ``"raise"`` refuses groups of these terms that did not occur in the fit
+        errors : whether the residual variance of each row is needed
 
         Raises
         ------
         DataError
-            If a column is missing, or a level is new and ``new_levels="raise"``.
+            If a column is missing, or a level is new and ``new_levels="raise"``, or has no
+            residual variance.
         """
         if new_levels not in ("zero", "raise"):
             raise DataError(f"new_levels={new_levels!r} is not known; it is 'zero' or 'raise'")
         if data is None:
             chunk, columns = fitted.statistics.rows, fitted.fixed_columns
             slopes = _slope_columns(fitted.design, columns, chunk.response.size)
-            return cls(fitted.kept_rows.labels, chunk.columns, chunk.codes, slopes)
+            labels, residuals = fitted.kept_rows.labels, chunk.residual_codes
+            return cls(labels, chunk.columns, chunk.codes, slopes, residuals)
         design = fitted.design
         needed = {f: design.facets[f].name for t in terms for f in design.terms[t].facets}
+        residual = design.residual if errors else None
+        of_residual = () if residual is None else residual.groups.facets
         facets, fixed, labels = select_predictors(
-            design.formula, data, fitted.reading, fitted.fixed_columns, needed.values()
+            design.formula,
+            data,
+            fitted.reading,
+            fitted.fixed_columns,
+            (*needed.values(), *of_residual),
         )
         n = len(labels)
         X = design.fixed.matrix(fixed, n, design.x_origin)
@@ -227,7 +244,8 @@ class Located:
             _refuse_new(design, terms, facets, codes, groups)
         else:
             _warn_of_new_facets(design, terms, facets, codes)
-        return cls(labels, X, groups, _slope_columns(design, fixed, n))
+        residuals = None if residual is None else _residual_codes(residual, facets)
+        return cls(labels, X, groups, _slope_columns(design, fixed, n), residuals)
 
     @cached_property
     def combinations(self) -> tuple[LongArray, LongArray]:
@@ -245,7 +263,27 @@ class Located:
 
 def _slope_columns(design: Design, columns: Any, n_rows: int) -> tuple[FloatArray | None, ...]:
     """Return for each term the column that its effects are multiplied by; nothing without any."""
-    return () if design.slopes is None else design.slopes.values(columns, n_rows, centred=False)
+    return () if design.blocks is None else design.blocks.values(columns, n_rows, centred=False)
+
+
+def _residual_codes(residual: ResidualLevels, facets: Mapping[str, pd.Series]) -> IntArray:
+    """Return the residual group of new rows.
+
+    Raises
+    ------
+    DataError
+        If one did not occur in the fit.
+    """
+    codes = residual.codes(facets)
+    if codes.size and codes.min() < 0:
+        row = int(np.argmin(codes))
+        level = tuple(str(plain_label(facets[f].iloc[row])) for f in residual.groups.facets)
+        raise DataError(
+            f"{residual.groups.level_name(level)} did not occur in the fit, and has no residual "
+            "variance that the error of a new score needs; predict() has no errors",
+            level=level[0],
+        )
+    return codes
 
 
 _ZERO = "new_levels='zero' predicts their effects as zero"
@@ -325,7 +363,7 @@ def _variances(
     if not v.any():
         return np.zeros(len(rows.labels)), np.zeros(len(rows.labels))
     if rows.slopes:
-        return _with_slopes(access, rows, terms)
+        return _of_matrices(access, rows, terms)
     kept = Located(rows.labels, rows.X, tuple(rows.groups[t] for t in terms))
     first, number = kept.combinations
     groups = np.full((first.size, v.size - 1), -1, dtype=np.int64)
@@ -343,10 +381,10 @@ def _variances(
     return of_mean[number], of_score[number]
 
 
-def _with_slopes(
+def _of_matrices(
     access: RowAccess, rows: Located, terms: Sequence[int]
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the variances of a model with random slopes, as :func:`_variances` does.
+    """Return the variances of a model of covariance matrices, as :func:`_variances` does.
 
     Raises
     ------
@@ -354,10 +392,12 @@ def _with_slopes(
         If the level has some of the correlated effects of a bar, and not the others.
     """
     stats, v, n = access.data.statistics, access.estimate.values, len(rows.labels)
-    assert stats.slopes is not None
+    assert stats.blocks is not None
     names, X = access.estimate.names, dense_columns(rows.X)
-    weights, rest = [], np.full(n, v[-1])
-    for term, matrix in zip(stats.slopes.blocks, stats.slopes.matrices, strict=True):
+    residuals = v[-stats.blocks.n_residuals :]
+    rest = np.full(n, v[-1]) if rows.residuals is None else residuals[rows.residuals]
+    weights = []
+    for term, matrix in zip(stats.blocks.terms, stats.blocks.matrices, strict=True):
         chosen = [t for t in term if t in terms]
         if chosen and len(chosen) < len(term):
             raise EstimationError(
@@ -371,7 +411,7 @@ def _with_slopes(
             continue
         weights.append((np.full(n, -1), np.zeros_like(Z)))
         rest += ((Z @ v[np.array(matrix.places)]) * Z).sum(axis=1)
-    likelihood = SlopesLikelihood(stats, reml=True)
+    likelihood = MatricesLikelihood(stats, reml=True)
     of_mean = likelihood.prediction_variances(v, weights, X)
     return of_mean, of_mean + rest
 
@@ -574,7 +614,7 @@ class Predictions(Fitted):
         access = self._row_access
         check_alpha(alpha)
         terms = included_terms(level, [term.name for term in access.data.design.terms])
-        rows = Located.of(access.data, data, terms, new_levels)
+        rows = Located.of(access.data, data, terms, new_levels, errors=True)
         mean = predicted_values(access, rows, terms).rename("mean")
         of_mean, of_score = _variances(access, rows, terms)
         return Prediction(

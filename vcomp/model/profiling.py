@@ -14,7 +14,7 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators import Estimate
 from vcomp.estimators.likelihood import LikelihoodEngine, choose_engine
 from vcomp.exceptions import EstimationError, check_alpha
-from vcomp.formula import refuse_slopes
+from vcomp.formula import refuse_blocks
 from vcomp.inference import Quantities, Smooth, profile, read_quantity
 from vcomp.inference.intervals import Limits
 from vcomp.inference.profile import (
@@ -150,7 +150,7 @@ class MaximisedLikelihood:
             raise EstimationError(
                 f"a profile needs a maximum, and the fit did not converge: {estimate.status}"
             )
-        refuse_slopes(
+        refuse_blocks(
             access.data.design.formula, "a profile", "use interval='mls', 'wald' or 'bootstrap'"
         )
         name = estimate.certificate.engine

@@ -15,7 +15,7 @@ from vcomp.codec import Format, stored
 from vcomp.design import Design, Structure
 from vcomp.estimators import Estimate, quadratic
 from vcomp.exceptions import DataError, EstimationError, VcompError
-from vcomp.formula import REPLICATE, RESIDUAL, closure, refuse_slopes
+from vcomp.formula import REPLICATE, RESIDUAL, Formula, closure, refuse_blocks
 from vcomp.inference import (
     NOT_CONVERGED,
     LevelVariances,
@@ -57,7 +57,7 @@ def label(
     if structure.replicated and REPLICATE not in structure.facets:
         nested_in[REPLICATE] = everything
         everything |= {REPLICATE}
-    facets = (*facets, everything)
+    facets = (*facets, *(everything for _ in design.formula.residual_names))
     # Intervals from mean squares would ignore that components are held.
     mean_squares = None
     if table is not None and not estimate.held:
@@ -76,6 +76,7 @@ def label(
         response_values=response_values,
         converged=estimate.converged,
         matrices=design.formula.matrices,
+        groups=design.formula.groups,
     )
 
 
@@ -107,7 +108,11 @@ def two_way_mean_squares(
     return replace(TwoWayMeanSquares.of(means, rows, columns), n_replicates=n_replicates)
 
 
-_INTERCEPTS = "robust intervals are for models without random slopes"
+def _not_robust(model: Formula | VarianceComponents) -> str:
+    """Return why a model of covariance matrices has no robust intervals."""
+    what = "without random slopes" if model.has_slopes else "with one residual variance"
+    return f"robust intervals are for models {what}"
+
 
 _MANY = 2**53
 """Largest count up to which floats represent all whole numbers."""
@@ -278,7 +283,7 @@ class TablesOfFit:
         found = self.found
         return label(
             found.design,
-            None if found.statistics.slopes is not None else found.statistics.group_sums,
+            None if found.statistics.blocks is not None else found.statistics.group_sums,
             self.estimate,
             self._scores(),
             found.response_values if found.rows is None else few_values(found.rows.y),
@@ -288,7 +293,7 @@ class TablesOfFit:
     def table(self) -> quadratic.AnovaTable | None:
         """The analysis of variance of the method; that of Method I if it has none."""
         method = self.estimate.method
-        if self.found.design.slopes is not None:
+        if self.found.design.blocks is not None:
             return None
         if not (method in ("type1", "henderson3") or self.found.design.formula.intercept_only):
             return None
@@ -312,8 +317,8 @@ class TablesOfFit:
             If the residual or all components are estimated at zero.
         """
         found = self.found
-        if found.design.slopes is not None:
-            raise EstimationError(f"{_INTERCEPTS}; use interval='mls'")
+        if found.design.blocks is not None:
+            raise EstimationError(f"{_not_robust(found.design.formula)}; use interval='mls'")
         return level_variances(found.design, found.statistics, found.total, self.estimate.values)
 
     @cached_property
@@ -328,7 +333,7 @@ class TablesOfFit:
             If the residual is estimated at zero.
         """
         found = self.found
-        refuse_slopes(found.design.formula, "cov_type='robust'", "use cov_type='model'")
+        refuse_blocks(found.design.formula, "cov_type='robust'", "use cov_type='model'")
         v = positive_residual(self.estimate.values, "cov_type='robust'", "cov_type='model'")
         if not found.design.fixed.names:
             return None
@@ -384,6 +389,12 @@ class FitRecord:
 
     # Format 1 had no held components, iterations and seconds.
     _FORMAT: ClassVar[Format] = Format("VarianceComponentsResults", 2, "a result")
+
+    @property
+    def written(self) -> str:
+        """The formula, with ``residual=`` if it was given."""
+        groups = self.components.groups
+        return self.formula if groups is None else f"{self.formula}, residual={groups.written!r}"
 
     @property
     def caveats(self) -> tuple[str, ...]:
@@ -505,7 +516,7 @@ class FitRecord:
         if interval == "robust":
             components = self.robust_components()
         elif interval == "auto" and components.matrices:
-            reason = _INTERCEPTS
+            reason = _not_robust(components)
         elif interval == "auto":
             n_levels = dict(zip(self.structure.facets, self.structure.n_levels, strict=True))
             components, reason = with_influences(components, n_levels, lambda: self.tables.levels)

@@ -16,7 +16,7 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.design import Design
 from vcomp.estimators import Estimate, Estimator, Negative
 from vcomp.estimators.likelihood import (
-    SlopesLikelihood,
+    MatricesLikelihood,
     Solution,
     predicted,
     prediction_engine,
@@ -129,7 +129,7 @@ class RowAccess:
         EstimationError
             If the residual is not positive, and the others are not all zero.
         """
-        if self.data.statistics.slopes is not None:
+        if self.data.statistics.blocks is not None:
             return self.estimate.values
         v: FloatArray = np.maximum(self.estimate.values, 0.0)
         if v[-1] == 0.0 and v.any():
@@ -145,8 +145,8 @@ class RowAccess:
         if not v.any():
             return self._nothing()
         stats = self.data.statistics
-        if stats.slopes is not None:
-            return predicted(SlopesLikelihood(stats, reml=True), v)
+        if stats.blocks is not None:
+            return predicted(MatricesLikelihood(stats, reml=True), v)
         engine = getattr(self.estimator, "engine", "auto")  # estimators in closed form have none
         return predicted(prediction_engine(stats, engine), v)
 
@@ -326,7 +326,7 @@ def compared_fit(res: Fitted) -> hypotheses.ComparedFit:
     """
     record, rows = res._record, res._rows
     return hypotheses.ComparedFit(
-        formula=record.formula,
+        formula=record.written,
         response=record.response,
         estimate=record.estimate,
         exog_names=record.exog_names,
@@ -334,6 +334,7 @@ def compared_fit(res: Fitted) -> hypotheses.ComparedFit:
         response_sums=record.response_sums,
         stats=None if rows is None else rows.data.statistics,
         covariances=record.components.covariance_names,
+        groups=record.components.groups,
     )
 
 

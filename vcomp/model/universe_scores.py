@@ -16,7 +16,7 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk, number_combinations
 from vcomp.estimators.likelihood import prediction_variances
 from vcomp.exceptions import PlanError, check_alpha, guarded
-from vcomp.formula import REPLICATE, refuse_slopes
+from vcomp.formula import REPLICATE, refuse_blocks
 from vcomp.gtheory import (
     DStudyPlan,
     HasDStudies,
@@ -61,7 +61,7 @@ class UniverseScores(HasDStudies, Fitted):
             which a D-study needs for them.
         """
         record = self._record
-        refuse_slopes(
+        refuse_blocks(
             record.tables.components,
             "a D-study",
             "universe scores depend on the covariate then: fit intercepts alone, for instance to "

@@ -1,4 +1,4 @@
-"""Cross-products of rows with random slopes: Z has the values of a column in place of ones."""
+"""Cross-products of rows with columns of effects: Z has their values in place of ones."""
 
 from __future__ import annotations
 

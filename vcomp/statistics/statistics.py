@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.design import Chunk, Grid, PartialGrid, Slopes
+from vcomp.design import Chunk, CovarianceBlocks, Grid, PartialGrid
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.formula import WIDE
 from vcomp.numerics import MixedColumns, check_memory
@@ -67,7 +67,8 @@ class Statistics:
     known_table : the table of two crossed facets, if there are no rows
     known_wide : the cross-products with a wide factor, if there are no rows
     alike : statistics of the same groups with another response, whose groups are not counted again
-    slopes : the columns of random slopes, whose terms are one column each; None without any
+    blocks : covariance matrices and columns of effects; None if all variances are single, with one
+        residual
     kept : values that estimators keep from one call to the next
     """
 
@@ -79,7 +80,7 @@ class Statistics:
     known_table: CrossedTable | None = None
     known_wide: WideProducts | None = None
     alike: Statistics | None = None
-    slopes: Slopes | None = None
+    blocks: CovarianceBlocks | None = None
     kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
     @classmethod
@@ -93,8 +94,8 @@ class Statistics:
         chunk : the rows
         grid, partial_grid : that they fill, or nearly fill
         """
-        if chunk.slopes is not None:
-            return cls(make_cells=lambda: chunk, slopes=chunk.slopes)
+        if chunk.blocks is not None:
+            return cls(make_cells=lambda: chunk, blocks=chunk.blocks)
         # A factor with many levels has a sparse elimination of its own.
         strata = None if grid is None or has_wide_factor(chunk) else stratify(chunk, grid)
         return cls(strata, lambda: chunk, None, grid, partial_grid)
@@ -165,24 +166,6 @@ class Statistics:
             strata = stratify(chunk, self.grid, self._groupings)
         return replace(self, strata=strata, make_cells=lambda: chunk, alike=self)
 
-    def without_effect(self, term: int) -> tuple[Statistics, list[int]]:
-        """Return the statistics of a model with random slopes without the effects of a term.
-
-        The positions of the components that are left follow.
-        """
-        chunk = self.cells
-        assert chunk.slopes is not None
-        assert chunk.effects is not None
-        slopes, left = chunk.slopes.without(term)
-        kept = [t for t in range(len(chunk.terms)) if t != term]
-        smaller = replace(
-            chunk,
-            terms=tuple(chunk.terms[t] for t in kept),
-            effects=tuple(chunk.effects[t] for t in kept),
-            slopes=slopes,
-        )
-        return Statistics.from_rows(smaller, None), left
-
     def of_terms(self, terms: Sequence[int]) -> Statistics:
         """Return the statistics of a model with some of the terms, by ascending positions."""
         return Statistics(
@@ -248,15 +231,25 @@ class Statistics:
         if self.make_products is not None:
             return self.make_products()
         if self.alike is not None:
-            if self.slopes is not None:
+            if self.blocks is not None:
                 return resum_slopes(self.alike.cross_products, self.cells)
             return resum(self.alike.cross_products, self.cells, self.alike._rolled)
-        return accumulate(self.cells) if self.slopes is None else accumulate_slopes(self.cells)
+        return accumulate(self.cells) if self.blocks is None else accumulate_slopes(self.cells)
+
+    @cached_property
+    def by_residual(self) -> tuple[CrossProducts, ...]:
+        """Cross-products of the rows of each residual variance; of all with one."""
+        if self.cells.residual_codes is None:
+            return (self.cross_products,)
+        parts = list(self.cells.residual_parts())
+        if self.alike is None:
+            return tuple(map(accumulate_slopes, parts))
+        return tuple(map(resum_slopes, self.alike.by_residual, parts))
 
     @cached_property
     def completed(self) -> CompletedGrid | None:
         """The completed grid; None if rows do not nearly fill one, or its remainder is crossed."""
-        if self.partial_grid is None or self.make_cells is None or self.slopes is not None:
+        if self.partial_grid is None or self.make_cells is None or self.blocks is not None:
             return None
         if self.alike is None:
             return complete(self.cells, self.partial_grid)
@@ -266,7 +259,7 @@ class Statistics:
     @cached_property
     def levels(self) -> LevelGrid | None:
         """The cells of the levels of one facet; None without rows, or with too many cells."""
-        if self.make_cells is None or self.slopes is not None:
+        if self.make_cells is None or self.blocks is not None:
             return None
         if self.alike is not None:
             known = self.alike.levels
@@ -278,7 +271,7 @@ class Statistics:
     @cached_property
     def crossed(self) -> CrossedTable | None:
         """The table of two crossed facets with holes; None if the rows are no such table."""
-        if self.make_cells is None or self.slopes is not None:
+        if self.make_cells is None or self.blocks is not None:
             return self.known_table
         if self.alike is None:
             return find_crossed_table(self.cells)
@@ -288,7 +281,7 @@ class Statistics:
     @cached_property
     def wide(self) -> WideProducts | None:
         """Cross-products with the sparse columns of a factor of very many levels, if X has one."""
-        if self.strata is not None or self.make_cells is None or self.slopes is not None:
+        if self.strata is not None or self.make_cells is None or self.blocks is not None:
             return self.known_wide
         if self.alike is None:
             return find_wide_products(self.cells, self._rolled)

@@ -24,11 +24,11 @@ from .iterative import probes_for_one_fit as probes_for_one_fit
 from .likelihood import ML as ML
 from .likelihood import REML as REML
 from .likelihood import LikelihoodMethod as LikelihoodMethod
+from .matrices_likelihood import MatricesLikelihood as MatricesLikelihood
 from .maximisation import maximise as maximise
 from .prediction_errors import difference_variances as difference_variances
 from .prediction_errors import predicted_columns as predicted_columns
 from .prediction_errors import prediction_variances as prediction_variances
-from .slopes_likelihood import SlopesLikelihood as SlopesLikelihood
 from .sparse_equations import PairProducts as PairProducts
 from .sparse_equations import SparseSystem as SparseSystem
 from .sparse_equations import build_sparse_equations as build_sparse_equations

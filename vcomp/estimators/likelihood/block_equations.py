@@ -134,12 +134,14 @@ class BlockEquations:
         used = whole.row != whole.col
         return csr_array((whole.data[used], (whole.row[used], whole.col[used])), shape=(n, n))
 
-    def with_response(self, group: CrossProducts) -> BlockEquations:
-        """Return the equations of the same rows, of one residual group, with another response."""
+    def with_response(self, groups: tuple[CrossProducts, ...]) -> BlockEquations:
+        """Return the equations of the same rows, by residual group, with another response."""
         other = copy(self)
-        other.sums = replace(self.sums, groups=(group,))
-        first = replace(self.rows[0], right=self._right(group), yy=group.yy)
-        other.rows = [first, *self.rows[1:]]
+        other.sums = replace(self.sums, groups=groups)
+        other.rows = [
+            replace(part, right=self._right(group), yy=group.yy)
+            for part, group in zip(self.rows, groups, strict=True)
+        ]
         return other
 
     def rotated(self, bases: Sequence[FloatArray]) -> BlockEquations:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vcomp.estimators.likelihood.blocked_covariance import Eliminations
     from vcomp.estimators.likelihood.crossed import CrossedLikelihood
     from vcomp.estimators.likelihood.levels import LevelsLikelihood
-    from vcomp.estimators.likelihood.slopes_likelihood import SlopesLikelihood
+    from vcomp.estimators.likelihood.matrices_likelihood import MatricesLikelihood
     from vcomp.statistics import CompletedGrid
 
 # Imports of engines are deferred for start-up time: a fit uses one of them.
@@ -115,8 +115,8 @@ def choose_engine(
     EstimationError
         If the requested engine does not apply to these data, or no engine fits into memory.
     """
-    if stats.slopes is not None:
-        raise EstimationError("this is for models without random slopes")
+    if stats.blocks is not None:
+        raise EstimationError("this is for intercepts with one residual variance")
     iterative = partial(
         _iterative, stats, limits, reml=reml, n_probes=n_probes, seed=seed, repeated=repeated
     )
@@ -229,7 +229,7 @@ def prediction_engine(stats: Statistics, engine: str = "auto") -> LikelihoodEngi
     return _without_strata(stats, ENGINE_LIMITS, iterative, reml=True)
 
 
-def predicted(engine: LikelihoodEngine | SlopesLikelihood, v: FloatArray) -> Solution:
+def predicted(engine: LikelihoodEngine | MatricesLikelihood, v: FloatArray) -> Solution:
     """Return fixed effects and predicted effects at some components.
 
     Raises

@@ -260,11 +260,11 @@ class LikelihoodMethod:
             If the options do not fit the components, the likelihood has no maximum, or no engine
             fits into memory.
         """
-        if stats.slopes is not None:
-            from vcomp.estimators.likelihood.slopes_estimate import estimate_with_slopes
+        if stats.blocks is not None:
+            from vcomp.estimators.likelihood.matrices_estimate import estimate_matrices
 
             with limited_blas(0):
-                return estimate_with_slopes(stats, names, self)
+                return estimate_matrices(stats, names, self)
         # Options are checked before anything is computed.
         known = known_components(self.hold, names)
         start_of(self.start, names, known, np.ones(len(names)))

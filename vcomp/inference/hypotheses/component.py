@@ -13,7 +13,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp.estimators import Estimate, get_estimator
-from vcomp.estimators.likelihood import LikelihoodEngine, SlopesLikelihood, choose_engine
+from vcomp.estimators.likelihood import LikelihoodEngine, MatricesLikelihood, choose_engine
 from vcomp.estimators.quadratic import AnovaTable, orthogonal_table
 from vcomp.exceptions import DataError, EstimationError, did_you_mean
 from vcomp.formula import RESIDUAL
@@ -195,7 +195,8 @@ class ComponentFit:
     classical : whether that is the classical one of balanced data, with independent mean squares
     stats : sums of the rows, None after loading
     robust : computes the components with the influences of their rows
-    has_slopes : whether the model has random slopes
+    n_residuals : number of residual variances
+    has_matrices : whether the model has random slopes or several residual variances
     """
 
     estimate: Estimate
@@ -203,7 +204,8 @@ class ComponentFit:
     classical: bool
     stats: Statistics | None
     robust: Callable[[], VarianceComponents]
-    has_slopes: bool = False
+    n_residuals: int = 1
+    has_matrices: bool = False
 
 
 def component_test(
@@ -231,16 +233,18 @@ def component_test(
     DataError
         If the rows are needed and the result was loaded without them.
     """
-    _check_term(fit.estimate, term)
+    _check_term(fit.estimate, term, fit.n_residuals)
     if test not in TESTS:
         listed = ", ".join(map(repr, TESTS))
         raise EstimationError(f"test={test!r} is not known; tests of a component are {listed}")
-    if fit.has_slopes and fit.stats is None:
+    if fit.has_matrices and fit.stats is None:
         raise DataError(
-            "this result was loaded without its rows, and the test of a slope fits the model "
+            f"this result was loaded without its rows, and the test of {term!r} fits the model "
             "without it; fit the model again"
         )
-    if fit.stats is not None and fit.stats.slopes is not None:
+    if fit.stats is not None and fit.stats.blocks is not None:
+        if term == RESIDUAL:
+            return _of_residuals(fit.stats, fit.estimate, test)
         return _of_slope(fit.stats, fit.estimate, term, test)
     if test == "auto":
         return _auto(fit, term, simulation, limits)
@@ -409,18 +413,15 @@ def _by_likelihood(
 
 
 def _of_slope(stats: Statistics, estimate: Estimate, term: str, test: str) -> HypothesisTest:
-    """Return the likelihood-ratio test of a variance of a model with random slopes.
+    """Return the likelihood-ratio test of a variance of a model of covariance matrices.
 
     Without the effect its covariances are zero as well (Stram & Lee 1994, Biometrics 50,
     1171-1177).
     """
-    if test not in ("auto", "lrt"):
-        raise EstimationError(
-            f"test={test!r} is for models without random slopes; use test='lrt'", term=term
-        )
-    assert stats.slopes is not None
+    assert stats.blocks is not None
+    _check_ratio(test, term, slopes=stats.blocks.has_slopes)
     at = estimate.names.index(term)
-    own = next(m for m in stats.slopes.matrices for row in m.places if at in row)
+    own = next(m for m in stats.blocks.matrices for row in m.places if at in row)
     variances = [row[i] for i, row in enumerate(own.places)]
     if at not in variances:
         raise EstimationError(
@@ -435,20 +436,18 @@ def _of_slope(stats: Statistics, estimate: Estimate, term: str, test: str) -> Hy
             term=term,
         )
     c = len(variances) - 1
-    if len(stats.slopes.blocks) == 1 and not c:
-        smallest = SlopesLikelihood(stats, reml=estimate.method == "reml").loglike_alone()
+    if len(stats.blocks.terms) == 1 and not c and stats.blocks.n_residuals == 1:
+        smallest = MatricesLikelihood(stats, reml=estimate.method == "reml").loglike_alone()
         statistic = max(0.0, 2.0 * (estimate.llf - smallest))
     else:
-        smaller, left = stats.without_effect(at)
-        names = tuple(estimate.names[i] for i in (*left, len(estimate.names) - 1))
-        null = get_estimator(estimate.method).estimate(smaller, names)
-        if not (null.converged and estimate.converged):
-            raise EstimationError(
-                f"a likelihood ratio compares maxima: with {term!r} {estimate.status} Without it "
-                f"{null.status}",
-                term=term,
-            )
-        statistic = max(0.0, likelihood_ratio(estimate, null, stats.n))
+        smaller, left = stats.cells.without_effect(at)
+        names = tuple(estimate.names[i] for i in left)
+        statistic = _ratio_without(
+            Statistics.from_rows(smaller, None),
+            estimate,
+            (*names, *estimate.names[-stats.blocks.n_residuals :]),
+            term,
+        )
     notes = ["Without a slope its covariances are zero as well."] if c else []
     return HypothesisTest(
         term=term,
@@ -461,6 +460,45 @@ def _of_slope(stats: Statistics, estimate: Estimate, term: str, test: str) -> Hy
         estimate=_value(estimate, term),
         notes=tuple(notes),
     )
+
+
+def _of_residuals(stats: Statistics, estimate: Estimate, test: str) -> HypothesisTest:
+    """Return the likelihood-ratio test of equal residual variances."""
+    assert stats.blocks is not None
+    _check_ratio(test, RESIDUAL, slopes=False)
+    r = stats.blocks.n_residuals
+    equal = Statistics.from_rows(stats.cells.with_one_residual(), None)
+    statistic = _ratio_without(equal, estimate, (*estimate.names[:-r], RESIDUAL), RESIDUAL)
+    return HypothesisTest(
+        term=RESIDUAL,
+        test=f"{_restricted(estimate)}likelihood ratio test of equal residual variances",
+        symbol="LR",
+        statistic=statistic,
+        distribution=f"χ²{_below(r - 1)} in large samples",
+        df=(float(r - 1),),
+        p_value=mixture_tail(np.ones(1), np.array([r - 1.0]), statistic),
+        estimate=float(np.mean(estimate.values[-r:])),
+    )
+
+
+def _check_ratio(test: str, term: str, *, slopes: bool) -> None:
+    if test not in ("auto", "lrt"):
+        what = "without random slopes" if slopes else "with one residual variance"
+        raise EstimationError(f"test={test!r} is for models {what}; use test='lrt'", term=term)
+
+
+def _ratio_without(
+    smaller: Statistics, estimate: Estimate, names: tuple[str, ...], term: str
+) -> float:
+    """Return the likelihood ratio to the model of the statistics `smaller`."""
+    null = get_estimator(estimate.method).estimate(smaller, names)
+    if not (null.converged and estimate.converged):
+        raise EstimationError(
+            f"a likelihood ratio compares maxima: with {term!r} {estimate.status} Without it "
+            f"{null.status}",
+            term=term,
+        )
+    return max(0.0, likelihood_ratio(estimate, null, smaller.n))
 
 
 def _below(n: int) -> str:
@@ -544,8 +582,16 @@ def _score(stats: Statistics, estimate: Estimate, term: str) -> HypothesisTest:
 # Words -------------------------------------------------------------------------------------------
 
 
-def _check_term(estimate: Estimate, term: Any) -> None:
-    terms = estimate.names[:-1]
+def _check_term(estimate: Estimate, term: Any, n_residuals: int) -> None:
+    terms = estimate.names[:-n_residuals]
+    if n_residuals > 1 and term in estimate.names[-n_residuals:]:
+        raise EstimationError(
+            f"{term!r} cannot be tested alone; test({RESIDUAL!r}) tests that all residual "
+            "variances are equal",
+            term=term,
+        )
+    if term == RESIDUAL and n_residuals > 1:
+        return
     if term == RESIDUAL:
         raise EstimationError(
             "the residual cannot be tested: without it the model has no likelihood, and the "

@@ -17,7 +17,7 @@ from vcomp import display
 from vcomp._typing import FloatArray, LongArray
 from vcomp.design import Design
 from vcomp.estimators import Estimate
-from vcomp.estimators.likelihood import SlopesLikelihood, choose_engine
+from vcomp.estimators.likelihood import MatricesLikelihood, choose_engine
 from vcomp.exceptions import DataError, EstimationError, check_alpha
 from vcomp.inference.hypotheses.fixed_effects import (
     Clustered,
@@ -356,8 +356,8 @@ class FixedFit:
         v = np.array(estimate.values)
         if not v[-1] > 0.0:
             raise EstimationError("ddf='kenward-roger' needs a positive residual component")
-        if self.stats.slopes is not None:
-            likelihood = SlopesLikelihood(self.stats, reml=True)
+        if self.stats.blocks is not None:
+            likelihood = MatricesLikelihood(self.stats, reml=True)
             forms = likelihood.fixed_forms(likelihood.matrices_of(v), second=True)
         else:
             forms = choose_engine(self.stats).fixed_forms(v, second=True)

@@ -21,6 +21,7 @@ from vcomp._typing import FloatArray
 from vcomp.estimators import Estimate
 from vcomp.estimators.likelihood import choose_engine, loglike_margin
 from vcomp.exceptions import DataError, EstimationError
+from vcomp.formula import RESIDUAL, ResidualGroups
 from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
 
@@ -47,6 +48,7 @@ class ComparedFit:
     response_sums : mean of the response and sum of squares about it; None if not known
     stats : sums of the rows, None after loading
     covariances : names of the components that are covariances of random slopes
+    groups : of rows that have a residual variance each; None with one
     """
 
     formula: str
@@ -57,6 +59,7 @@ class ComparedFit:
     response_sums: tuple[float, float] | None
     stats: Statistics | None
     covariances: tuple[str, ...] = ()
+    groups: ResidualGroups | None = None
 
     @property
     def n_parameters(self) -> int:
@@ -71,9 +74,17 @@ class ComparedFit:
 
     @property
     def free(self) -> dict[frozenset[str], str]:
-        """Names of the estimated components, by the facets of their terms."""
-        held = self.estimate.held
-        return {facets_of(name): name for name in self.estimate.names if name not in held}
+        """Names of the estimated components, by the facets of their terms.
+
+        Several residual variances are the component that equal ones would be.
+        """
+        held, groups = self.estimate.held, self.groups
+        of_rows = () if groups is None else groups.names
+        return {
+            facets_of(RESIDUAL if name in of_rows else name): name
+            for name in self.estimate.names
+            if name not in held
+        }
 
 
 def check_likelihood(fit: ComparedFit) -> None:
@@ -348,6 +359,11 @@ def _not_nested(small: ComparedFit, big: ComparedFit) -> str:
         if key not in big.free:
             where = "is held" if key in big.known else "is missing"
             return f"σ²({name}) {where} in the second"
+    if small.groups is not None:
+        theirs = () if big.groups is None else big.groups.facets
+        absent = [facet for facet in small.groups.facets if facet not in theirs]
+        if absent:
+            return f"only the first has residual variances by {absent[0]}"
     for key in big.known.keys() | (small.known.keys() - big.free.keys()):
         if big.known.get(key, 0.0) != small.known.get(key, 0.0):
             return f"σ²({':'.join(sorted(key))}) is held at different values"
@@ -388,7 +404,7 @@ def _efficient_correlation(
     It follows from the inverse of the expected information at the smaller model, with all
     components unknown that are free in the larger one and not at 0.
     """
-    if big.stats is None or big.stats.slopes is not None:
+    if big.stats is None or big.stats.blocks is not None:
         return None
     null = {facets_of(n): _value(small.estimate, n) for n in small.estimate.names}
     names = big.estimate.names

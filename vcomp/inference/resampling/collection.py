@@ -316,7 +316,7 @@ class GeneratingFit:
         EstimationError
             If no component is positive.
         """
-        if self.stats.slopes is not None:  # a covariance may be below zero
+        if self.stats.blocks is not None:  # a covariance may be below zero
             return self.values
         v = np.maximum(self.values, 0.0)
         if not np.isfinite(self.values).all() or not (v > 0.0).any():

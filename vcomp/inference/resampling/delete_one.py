@@ -23,7 +23,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.design import Design
 from vcomp.exceptions import DataError, EstimationError, check_alpha
-from vcomp.formula import refuse_slopes
+from vcomp.formula import refuse_blocks
 from vcomp.inference.intervals import Limits
 from vcomp.inference.quantities import TRANSFORMS, Quantities, Smooth
 from vcomp.inference.resampling.collection import (
@@ -328,7 +328,7 @@ def jackknife(
     VcompWarning
         If an estimate is missing; there are then no standard errors.
     """
-    refuse_slopes(design.formula, "jackknife", "use bootstrap, which draws from the fit")
+    refuse_blocks(design.formula, "jackknife", "use bootstrap, which draws from the fit")
     (name,) = check_facets(design, facet)
     workers = check_count(workers, "workers")
     rows, structure = fit.stats.rows, design.structure

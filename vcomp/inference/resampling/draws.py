@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar, cast
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
-from vcomp.design import Chunk, Slopes
+from vcomp.design import Chunk, CovarianceBlocks
 from vcomp.estimators import ClosedForm
 from vcomp.estimators.likelihood import LikelihoodMethod
 from vcomp.exceptions import DataError, EstimationError
@@ -240,8 +240,8 @@ def draw_errors(
     """
     n = rows.response.size
     errors = np.zeros(n)
-    if rows.slopes is not None:
-        return _with_slopes(rows, rows.slopes, v, rng)
+    if rows.blocks is not None:
+        return _of_matrices(rows, rows.blocks, v, rng)
     for t, size in enumerate(rows.sizes):
         if v[t] > 0.0:
             effects = rng.standard_normal(size) * np.sqrt(v[t])
@@ -254,20 +254,22 @@ def draw_errors(
     return errors
 
 
-def _with_slopes(
-    rows: Chunk, slopes: Slopes, v: FloatArray, rng: np.random.Generator
+def _of_matrices(
+    rows: Chunk, blocks: CovarianceBlocks, v: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
     """Return Σ Z_t u_t + e of rows, with correlated effects of each bar."""
     assert rows.effects is not None
     errors = np.zeros(rows.response.size)
-    for term, matrix in zip(slopes.blocks, slopes.centred_matrices(v), strict=True):
+    for term, matrix in zip(blocks.terms, blocks.centred_matrices(v), strict=True):
         values, vectors = np.linalg.eigh(matrix)
         factor = vectors * np.sqrt(np.maximum(values, 0.0))
         effects = rng.standard_normal((rows.sizes[term[0]], len(term))) @ factor.T
         for t, u in zip(term, effects.T, strict=True):
             z, own = rows.effects[t], u[rows.codes[t]]
             errors += own if z is None else own * z
-    return errors + rng.standard_normal(errors.size) * np.sqrt(v[-1])
+    residuals = v[-blocks.n_residuals :]
+    of_rows = residuals[0] if rows.residual_codes is None else residuals[rows.residual_codes]
+    return errors + rng.standard_normal(errors.size) * np.sqrt(of_rows)
 
 
 class Responses(tuple[Statistics, ...]):

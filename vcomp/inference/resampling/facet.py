@@ -26,7 +26,7 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 from vcomp.design import Design, LevelGroups, codes_of_facet
 from vcomp.exceptions import EstimationError
-from vcomp.formula import closure, refuse_slopes
+from vcomp.formula import closure, refuse_blocks
 from vcomp.inference.quantities import VarianceComponents
 from vcomp.inference.resampling.collection import (
     GeneratingFit,
@@ -281,7 +281,7 @@ def facet_bootstrap(
         If some resamples could not be fitted (their rows are nan and not converged), or the time
         limit ended the work.
     """
-    refuse_slopes(design.formula, "resample", "use bootstrap, which draws from the fit")
+    refuse_blocks(design.formula, "resample", "use bootstrap, which draws from the fit")
     names = check_facets(design, facets)
     n, workers = check_count(n, "n"), check_count(workers, "workers")
     check_time_limit(time_limit)

@@ -211,7 +211,7 @@ def _of_draws(
     most = 1
     if isinstance(refit, InClosedForm):
         several, most = refit, 1 if limited else DrawnSurface.most(stats)
-    elif stats.slopes is not None:
+    elif stats.blocks is not None:
         several = None
     elif isinstance(draws, RowDraws):
         several = stacked = StackedRefits.of(stats, recipe, v)

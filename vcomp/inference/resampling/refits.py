@@ -26,7 +26,7 @@ from vcomp.estimators import (
 from vcomp.estimators.likelihood import (
     LikelihoodEngine,
     LikelihoodMethod,
-    SlopesLikelihood,
+    MatricesLikelihood,
     Stacked,
     StackedLikelihood,
     StackedStrata,
@@ -197,8 +197,8 @@ def _is_balanced(strata: StratumStatistics | None) -> bool:
     return strata is not None and all(np.ptp(n) == 0.0 for n in strata.remainder.tables.group_n)
 
 
-class WithSlopes:
-    """REML or ML of models with random slopes, started at the generating components.
+class OfMatrices:
+    """REML or ML of models of covariance matrices, started at the generating components.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ class WithSlopes:
     """
 
     def __init__(self, stats: Statistics, options: LikelihoodMethod, start: FloatArray) -> None:
-        self._likelihood = SlopesLikelihood(stats, reml=options.is_restricted)
+        self._likelihood = MatricesLikelihood(stats, reml=options.is_restricted)
         self._options, self._start = options, start
 
     def __call__(self, stats: Statistics) -> Refitted:
@@ -287,8 +287,8 @@ def refit_of(stats: Statistics, recipe: Recipe, start: FloatArray) -> Refit:
         raise EstimationError(
             f"the residual is estimated at zero, where refits by {options.name!r} cannot start"
         )
-    if stats.slopes is not None:
-        return WithSlopes(stats, options, start)
+    if stats.blocks is not None:
+        return OfMatrices(stats, options, start)
     return ByLikelihood(stats, options, recipe.names, start, once=recipe.once)
 
 

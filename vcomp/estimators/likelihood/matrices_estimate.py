@@ -1,4 +1,4 @@
-"""The REML or ML estimate of a model with random slopes, with its certificate and status."""
+"""The REML or ML estimate of covariance matrices and residual groups, with its certificate."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Certificate, Estimate, FixedErrors
 from vcomp.estimators.likelihood.cone import ConeMaximum, covariance_in_cone
-from vcomp.estimators.likelihood.slopes_likelihood import SlopesLikelihood
+from vcomp.estimators.likelihood.matrices_likelihood import MatricesLikelihood
 from vcomp.exceptions import DesignError, EstimationError
 from vcomp.statistics import Statistics
 
 
 class ClimbOptions(Protocol):
-    """The options of a likelihood method that models with random slopes have, or refuse."""
+    """The options of a likelihood method that models of matrices have, or refuse."""
 
     @property
     def max_iter(self) -> int:
@@ -50,15 +50,15 @@ _NO_RESIDUAL = 1e-8
 """Share of the total variance below which a residual has gone to zero."""
 
 
-def estimate_with_slopes(
+def estimate_matrices(
     stats: Statistics, names: tuple[str, ...], options: ClimbOptions
 ) -> Estimate:
-    """Return the estimate that maximises the likelihood of a model with random slopes.
+    """Return the estimate that maximises the likelihood of covariance matrices and residuals.
 
     Parameters
     ----------
-    stats : sums of the data, with slopes
-    names : variances of the terms, covariances, the residual last
+    stats : sums of the data, with covariance matrices
+    names : variances of the terms, covariances, the residuals last
     options : of the method
 
     Raises
@@ -68,8 +68,8 @@ def estimate_with_slopes(
     DesignError
         If the data cannot distinguish the components.
     """
-    _check_options(options)
-    likelihood = SlopesLikelihood(stats, reml=options.is_restricted)
+    _check_options(stats, options)
+    likelihood = MatricesLikelihood(stats, reml=options.is_restricted)
     if likelihood.rss <= _EXACT_FIT * likelihood.products.yy:
         raise EstimationError(
             "the fixed part reproduces the response: there is no variance to estimate"
@@ -78,11 +78,7 @@ def estimate_with_slopes(
     start = _start(likelihood)
     _check_distinct(likelihood, start, names)
     end = likelihood.maximum(start, int(options.max_iter), tol)
-    if end.S[-1, 0, 0] <= _NO_RESIDUAL * float(np.trace(end.S, axis1=1, axis2=2).sum()):
-        raise EstimationError(
-            "the random and fixed effects reproduce the response exactly: the residual variance "
-            "is zero, and the likelihood has no maximum; leave out a slope or a term"
-        )
+    _check_residuals(likelihood, end, names)
     values = likelihood.components(end.S)
     covariances: dict[str, FloatArray] = {
         kind: covariance_in_cone(likelihood, end, kind, likelihood.back)
@@ -110,25 +106,55 @@ def estimate_with_slopes(
     )
 
 
-def _check_options(options: ClimbOptions) -> None:
+def _check_options(stats: Statistics, options: ClimbOptions) -> None:
+    assert stats.blocks is not None
+    slopes = stats.blocks.has_slopes
     for option in ("hold", "start"):
         if getattr(options, option) is not None:
             raise EstimationError(
                 f"{option}= is for models without random slopes; leave it out, or write (1|g) in "
                 "place of (x|g)"
+                if slopes
+                else f"{option}= is for models with one residual variance; leave it out, or leave "
+                "residual= out"
             )
     if options.engine not in ("auto", "blocked"):
+        what = "random slopes" if slopes else "several residual variances"
         raise EstimationError(
-            f"engine={options.engine!r} has no random slopes; use engine='auto', which solves "
+            f"engine={options.engine!r} has no {what}; use engine='auto', which solves "
             "them by sparse elimination"
         )
 
 
-def _start(likelihood: SlopesLikelihood) -> FloatArray:
+def _check_residuals(
+    likelihood: MatricesLikelihood, end: ConeMaximum, names: tuple[str, ...]
+) -> None:
+    """Refuse residual variances that went to zero."""
+    residuals = likelihood.residuals_of(end.S)
+    total = float(np.trace(end.S[:-1], axis1=1, axis2=2).sum()) + float(residuals.mean())
+    if residuals.min() > _NO_RESIDUAL * total:
+        return
+    if residuals.size == 1:
+        raise EstimationError(
+            "the random and fixed effects reproduce the response exactly: the residual variance "
+            "is zero, and the likelihood has no maximum; leave out a slope or a term"
+        )
+    least = int(np.argmin(residuals))
+    name = names[least - residuals.size]
+    n = likelihood.equations.sums.groups[least].n
+    raise EstimationError(
+        f"{name} goes to zero: the random and fixed effects reproduce the {n} scores of that "
+        "level, and the likelihood has no maximum with a residual variance there; join the level "
+        "with another one, leave out a term, or leave residual= out",
+        term=name,
+    )
+
+
+def _start(likelihood: MatricesLikelihood) -> FloatArray:
     """Return matrices to start from: half of the variance is residual, the rest is shared."""
     k = sum(len(term) for term in likelihood.terms)
     start = np.where(likelihood.linked, 0.5 / k * np.eye(likelihood.linked.shape[1]), 0.0)
-    start[-1, 0, 0] = 0.5
+    np.fill_diagonal(start[-1], np.where(np.diagonal(likelihood.linked[-1]), 0.5, 0.0))
     return start
 
 
@@ -137,7 +163,7 @@ _DEPENDENT = 1e-10
 
 
 def _check_distinct(
-    likelihood: SlopesLikelihood, start: FloatArray, names: tuple[str, ...]
+    likelihood: MatricesLikelihood, start: FloatArray, names: tuple[str, ...]
 ) -> None:
     """Refuse components that the data cannot distinguish: their information is singular."""
     # The average information is known at the start, the expected one decides.
@@ -153,7 +179,8 @@ def _check_distinct(
     involved = [n for n, c in zip(names, change / unit, strict=True) if abs(c) > 1e-4]
     raise DesignError(
         f"these data cannot distinguish the components {', '.join(involved)}: another choice of "
-        "them gives the scores the same covariance matrix; leave out a slope or a term",
+        "them gives the scores the same covariance matrix; leave out a slope or a term"
+        + (", or residual=" if likelihood.n_residuals > 1 else ""),
         term=involved[0],
     )
 
@@ -164,7 +191,7 @@ def _group(name: str) -> str:
 
 
 def _certificate(
-    likelihood: SlopesLikelihood,
+    likelihood: MatricesLikelihood,
     end: ConeMaximum,
     names: tuple[str, ...],
     covariance: FloatArray,
@@ -198,7 +225,7 @@ _CLOSE = 2.0
 """Largest difference of log-likelihoods to another maximum that is reported."""
 
 
-def _status(likelihood: SlopesLikelihood, end: ConeMaximum, names: tuple[str, ...]) -> str:
+def _status(likelihood: MatricesLikelihood, end: ConeMaximum, names: tuple[str, ...]) -> str:
     if not end.converged:
         return (
             f"Not converged after {end.iterations} steps (Newton decrement "

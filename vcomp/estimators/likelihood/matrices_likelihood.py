@@ -1,8 +1,9 @@
-"""REML and ML of models with random slopes: one covariance matrix for each bar of the formula.
+"""REML and ML of models with random slopes, or with several residual variances.
 
-The elimination of ``block_equations`` gives likelihood, score and informations, and ``cone``
-maximises over positive semidefinite matrices. Both work on centred and scaled columns of the
-slopes and on scores of standard deviation 1; results are on the scale of the data.
+There is one covariance matrix for each bar of the formula, and a residual variance for each group
+of rows. The elimination of ``block_equations`` gives likelihood, score and informations, and
+``cone`` maximises over positive semidefinite matrices. Both work on centred and scaled columns of
+the slopes and on scores of standard deviation 1; results are on the scale of the data.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class _MatricesPoint:
     ----------
     equations : of the effects
     matrices : positive semidefinite Λ_t of each bar
-    residual : σ²
+    residuals : σ² of each residual group
     reml : whether the likelihood is the restricted one
     """
 
@@ -52,17 +53,18 @@ class _MatricesPoint:
         self,
         equations: BlockEquations,
         matrices: Sequence[FloatArray],
-        residual: float,
+        residuals: FloatArray,
         *,
         reml: bool,
     ) -> None:
         sums, self.equations = equations.sums, equations
-        group_n = sums.groups[0].group_n
+        self.n_residuals = residuals.size
         eigen = [np.linalg.eigh(matrix) for matrix in matrices]
-        floored = [
-            np.maximum(d, _FLOOR * residual / np.mean([group_n[c].mean() for c in term]))
-            for term, (d, _) in zip(sums.terms, eigen, strict=True)
-        ]
+        groups = list(zip(sums.groups, residuals, strict=True))
+        floored = []
+        for term, (d, _) in zip(sums.terms, eigen, strict=True):
+            known = [sum(g.group_n[c].mean() / s2 for g, s2 in groups) for c in term]
+            floored.append(np.maximum(d, _FLOOR / np.mean(known)))
         if any(d.max() > _ROTATED * d.min() for d in floored):
             self._bases = [U for _, U in eigen]
             used = [np.diag(d) for d in floored]
@@ -78,7 +80,7 @@ class _MatricesPoint:
         ]
         self._kept = [e / d for d, (e, _) in zip(floored, eigen, strict=True)]
         self._principal = [U for _, U in eigen]
-        self.point = BlockPoint(equations, np.array([residual]), used, reml=reml)
+        self.point = BlockPoint(equations, residuals, used, reml=reml)
 
     def loglike(self) -> float:
         """Return the log-likelihood."""
@@ -91,7 +93,7 @@ class _MatricesPoint:
     @cached_property
     def _gradients(self) -> list[FloatArray]:
         """G of dℓ = tr(G dΛ) of each bar, in the basis of the equations."""
-        score, first, found = self.point.score(), 1, []
+        score, first, found = self.point.score(), self.n_residuals, []
         for pairs in self.equations.pairs:
             a, b = np.array(pairs).T
             G = np.zeros((a.max() + 1,) * 2)
@@ -105,15 +107,15 @@ class _MatricesPoint:
         pairs = zip(self._bases, self._gradients, strict=True)
         return [U @ G @ U.T for U, G in pairs]
 
-    def residual_slope(self) -> float:
-        """Return the derivative by the residual variance."""
-        return float(self.point.score()[0])
+    def residual_slopes(self) -> FloatArray:
+        """Return the derivatives by the residual variances."""
+        return self.point.score()[: self.n_residuals]
 
     @cached_property
     def _turn(self) -> FloatArray:
         """Derivatives of the elements in the basis of the equations by those of the Λ_t."""
-        m = 1 + sum(len(pairs) for pairs in self.equations.pairs)
-        K, first = np.eye(m), 1
+        first = self.n_residuals
+        K = np.eye(first + sum(len(pairs) for pairs in self.equations.pairs))
         for U, pairs in zip(self._bases, self.equations.pairs, strict=True):
             own = slice(first, first + len(pairs))
             K[own, own] = congruence(U.T, pairs)
@@ -121,7 +123,7 @@ class _MatricesPoint:
         return K
 
     def information(self, kind: InformationKind) -> FloatArray:
-        """Return an information matrix of the elements, the residual first."""
+        """Return an information matrix of the elements, the residuals first."""
         if kind == "average":
             found = self.point.average()
         elif kind == "expected":
@@ -131,7 +133,7 @@ class _MatricesPoint:
         return self._turn.T @ found @ self._turn
 
     def fixed_forms(self) -> FloatArray:
-        """Return X'V⁻¹V_jV⁻¹X of each element, the residual first."""
+        """Return X'V⁻¹V_jV⁻¹X of each element, the residuals first."""
         return np.tensordot(self._turn.T, self.point.fixed_forms(), 1)
 
     def second_fixed_forms(self) -> FloatArray:
@@ -204,12 +206,14 @@ def congruence(A: FloatArray, pairs: Sequence[tuple[int, int]]) -> FloatArray:
     return np.column_stack(columns)
 
 
-class SlopesLikelihood(LastPoint[_MatricesPoint]):
+class MatricesLikelihood(LastPoint[_MatricesPoint]):
     """The likelihood of the matrices of all bars, a :class:`~vcomp.estimators.cone` objective.
+
+    The last matrix of the climb has the residual variances on its diagonal.
 
     Parameters
     ----------
-    stats : sums of the data, with slopes
+    stats : sums of the data, with covariance matrices
     reml : whether the likelihood is the restricted one
 
     Raises
@@ -219,34 +223,34 @@ class SlopesLikelihood(LastPoint[_MatricesPoint]):
     """
 
     name = "blocked"
-    reason = "a model with random slopes is fitted by sparse elimination"
+    reason = "covariance matrices and groups of residuals are fitted by sparse elimination"
     kinds: tuple[InformationKind, ...] = ("observed", "expected", "average")
 
     def __init__(self, stats: Statistics, *, reml: bool) -> None:
-        assert stats.slopes is not None
+        assert stats.blocks is not None
         self.products, self.reml = stats.cross_products, reml
-        self.slopes, self.terms = stats.slopes, stats.slopes.blocks
-        self.bases = stats.slopes.bases
+        self.blocks, self.terms = stats.blocks, stats.blocks.terms
+        self.bases, self.n_residuals = stats.blocks.bases, stats.blocks.n_residuals
         self.n, p = self.products.n, self.products.n_fixed
         beta = solve_positive(self.products.XX, self.products.Xy) if p else np.zeros(0)
         self.rss = self.products.yy - float(beta @ self.products.Xy)
         self.unit = self.rss / (self.n - p)
         try:
-            self.equations = BlockEquations(BlockSums((self.products,), self.terms))
+            self.equations = BlockEquations(BlockSums(stats.by_residual, self.terms))
         except np.linalg.LinAlgError:
             raise EstimationError(
-                "the effects of the random slopes are so connected that their factor does not "
-                "fit into memory; leave out a term, or fit intercepts alone"
+                "the random effects are so connected that their factor does not fit into memory; "
+                "leave out a term, or fit intercepts alone with one residual variance"
             ) from None
 
     @cached_property
     def linked(self) -> BoolArray:
-        """(k + 1, q, q) which elements there are, the residual last."""
-        widest = max(len(term) for term in self.terms)
+        """(k + 1, q, q) which elements there are, the residuals last."""
+        widest = max(self.n_residuals, *(len(term) for term in self.terms))
         linked = np.zeros((len(self.terms) + 1, widest, widest), dtype=bool)
         for t, term in enumerate(self.terms):
             linked[t, : len(term), : len(term)] = True
-        linked[-1, 0, 0] = True
+        np.fill_diagonal(linked[-1, : self.n_residuals, : self.n_residuals], val=True)
         return linked
 
     @cached_property
@@ -255,21 +259,26 @@ class SlopesLikelihood(LastPoint[_MatricesPoint]):
         first, m = 0, len(elements(self.linked))
         found = np.zeros((m, m))
         for matrix, A, pairs in zip(
-            self.slopes.matrices, self.bases, self.equations.pairs, strict=True
+            self.blocks.matrices, self.bases, self.equations.pairs, strict=True
         ):
             own = slice(first, first + len(pairs))
             found[[matrix.places[a][b] for a, b in pairs], own] = self.unit * congruence(A, pairs)
             first += len(pairs)
-        found[m - 1, m - 1] = self.unit
+        found[first:, first:] = self.unit * np.eye(m - first)
         return found
 
     def matrices_of(self, v: FloatArray) -> FloatArray:
         """Return the matrices of the climb, (k + 1, q, q), of components in their order."""
         S = np.zeros(self.linked.shape)
-        for t, matrix in enumerate(self.slopes.centred_matrices(v)):
+        for t, matrix in enumerate(self.blocks.centred_matrices(v)):
             S[t, : len(matrix), : len(matrix)] = matrix / self.unit
-        S[-1, 0, 0] = v[-1] / self.unit
+        r = self.n_residuals
+        np.fill_diagonal(S[-1, :r, :r], v[-r:] / self.unit)
         return S
+
+    def residuals_of(self, S: FloatArray) -> FloatArray:
+        """Return the residual variances of matrices of the climb."""
+        return np.diagonal(S[-1])[: self.n_residuals]
 
     def components(self, S: FloatArray) -> FloatArray:
         """Return the components, in their order, of matrices of the climb."""
@@ -291,17 +300,17 @@ class SlopesLikelihood(LastPoint[_MatricesPoint]):
         ]
         return maximise_in_cone(self, np.array(raised), max_iter=max_iter, tol=tol)
 
-    def with_response(self, stats: Statistics) -> SlopesLikelihood:
+    def with_response(self, stats: Statistics) -> MatricesLikelihood:
         """Return the likelihood of the same rows with another response."""
         other = copy(self)
         other.products, other._last = stats.cross_products, None
-        other.equations = self.equations.with_response(other.products)
+        other.equations = self.equations.with_response(stats.by_residual)
         return other
 
     def _evaluated(self, v: FloatArray) -> _MatricesPoint:
         S = self.unit * v.reshape(self.linked.shape)
         matrices = [S[t, : len(term), : len(term)] for t, term in enumerate(self.terms)]
-        return _MatricesPoint(self.equations, matrices, float(S[-1, 0, 0]), reml=self.reml)
+        return _MatricesPoint(self.equations, matrices, self.residuals_of(S), reml=self.reml)
 
     def at(self, S: FloatArray) -> _MatricesPoint:
         """Return the likelihood at matrices of the climb."""
@@ -311,7 +320,7 @@ class SlopesLikelihood(LastPoint[_MatricesPoint]):
 
     def loglike(self, S: FloatArray) -> float:
         """Return the log-likelihood; −∞ if it cannot be computed."""
-        if not S[-1, 0, 0] > 0.0:
+        if not (self.residuals_of(S) > 0.0).all():
             return -np.inf
         try:
             return self.at(S).loglike()
@@ -323,12 +332,13 @@ class SlopesLikelihood(LastPoint[_MatricesPoint]):
         point, found = self.at(S), np.zeros(self.linked.shape)
         for t, G in enumerate(point.gradients()):
             found[t, : len(G), : len(G)] = G
-        found[-1, 0, 0] = point.residual_slope()
+        r = self.n_residuals
+        np.fill_diagonal(found[-1, :r, :r], point.residual_slopes())
         return self.unit * found
 
     def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
         """Return an information matrix of the elements."""
-        found = np.roll(self.at(S).information(kind), -1, axis=(0, 1))
+        found = np.roll(self.at(S).information(kind), -self.n_residuals, axis=(0, 1))
         return self.unit**2 * found
 
     def curvature(self, S: FloatArray) -> FloatArray:
@@ -374,12 +384,13 @@ class SlopesLikelihood(LastPoint[_MatricesPoint]):
         Those of second order are included if `second`.
         """
         # ∂ by components = ∂ by elements · ∂ elements by components
-        by_elements = self.unit * np.roll(self.at(S).fixed_forms(), -1, axis=0)
+        by_elements = self.unit * np.roll(self.at(S).fixed_forms(), -self.n_residuals, axis=0)
         inverse = np.linalg.inv(self.back)  # of the order of the components
         first = np.tensordot(inverse.T, by_elements, 1)
         if not second:
             return FixedForms(self.fixed_effects(S)[1], first)
-        both = self.unit**2 * np.roll(self.at(S).second_fixed_forms(), -1, axis=(0, 1))
+        both = np.roll(self.at(S).second_fixed_forms(), -self.n_residuals, axis=(0, 1))
+        both = self.unit**2 * both
         both = np.tensordot(inverse.T, both, 1).swapaxes(0, 1)
         return FixedForms(self.fixed_effects(S)[1], first, np.tensordot(inverse.T, both, 1))
 
@@ -399,7 +410,7 @@ class SlopesLikelihood(LastPoint[_MatricesPoint]):
         """
         centred = [(groups, own @ A) for (groups, own), A in zip(weights, self.bases, strict=True)]
         found = self.at(self.matrices_of(v)).combined_variances(centred, X)
-        matrices = self.slopes.centred_matrices(v)
+        matrices = self.blocks.centred_matrices(v)
         for (groups, own), matrix in zip(centred, matrices, strict=True):
             found += np.where(groups < 0, ((own @ matrix) * own).sum(axis=1), 0.0)
         return found

@@ -1,0 +1,119 @@
+"""Groups of rows that have a residual variance each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vcomp._typing import IntArray, LongArray
+from vcomp.data import Rows, plain_label
+from vcomp.design.design import Facet, TermDesign
+from vcomp.design.grid import number_combinations
+from vcomp.exceptions import DesignError
+from vcomp.formula import RESIDUAL, ResidualGroups
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualLevels:
+    """How combinations of levels become groups of rows with a residual variance each.
+
+    Attributes
+    ----------
+    facets : the columns with their levels
+    term : the combinations that occur
+    groups : names of the groups, and numbers of their rows
+    """
+
+    facets: tuple[Facet, ...]
+    term: TermDesign
+    groups: ResidualGroups
+
+    @property
+    def size(self) -> int:
+        """Number of groups."""
+        return self.term.size
+
+    def codes(self, columns: Mapping[str, pd.Series]) -> IntArray:
+        """Return the group of each row, (n,), −1 where it is not known.
+
+        Parameters
+        ----------
+        columns : with those of the groups
+        """
+        codes = [facet.codes(columns[facet.name]) for facet in self.facets]
+        return self.term.groups(codes, tuple(facet.size for facet in self.facets))
+
+
+def learn_residual(groups: ResidualGroups, rows: Rows) -> ResidualLevels:
+    """Return the groups of residuals that occur in the rows.
+
+    Parameters
+    ----------
+    groups : with the names of their facets
+    rows : all rows
+
+    Raises
+    ------
+    DesignError
+        If there is one group only, a group has one row, or two groups have the same name.
+    """
+    columns = [rows.facets[name] for name in groups.facets]
+    facets = tuple(
+        Facet(name, column.cat.categories)
+        for name, column in zip(groups.facets, columns, strict=True)
+    )
+    codes = [np.asarray(f.codes(c), np.int32) for f, c in zip(facets, columns, strict=True)]
+    joined, size = codes[0], facets[0].size
+    keys: list[LongArray | None] = []
+    for further, facet in zip(codes[1:], facets[1:], strict=True):
+        occurring, joined = number_combinations(joined, size, further, facet.size)
+        keys.append(occurring)
+        size = occurring.size
+    term = TermDesign(RESIDUAL, tuple(range(len(facets))), tuple(keys), size)
+    labels = zip(
+        *(
+            [str(plain_label(facet.levels[k])) for k in of.tolist()]
+            for facet, of in zip(
+                facets, term.level_codes(tuple(f.size for f in facets)), strict=True
+            )
+        ),
+        strict=True,
+    )
+    n = np.bincount(joined, minlength=size)
+    named = replace(groups, levels=tuple(labels), n=tuple(n.tolist()))
+    _check(named)
+    return ResidualLevels(facets, term, named)
+
+
+def _check(groups: ResidualGroups) -> None:
+    """Refuse groups whose variances cannot be estimated or named."""
+    written = f"residual={groups.written!r}"
+    if len(groups.n) == 1:
+        raise DesignError(
+            f"{written} has one level only; a comparison of residual variances needs two: leave "
+            "residual= out",
+            term=RESIDUAL,
+        )
+    least = int(np.argmin(groups.n))
+    if groups.n[least] == 1:
+        level = groups.level_name(groups.levels[least])
+        n_single = groups.n.count(1)
+        more = f", and so have {n_single - 1} more levels" if n_single > 1 else ""
+        raise DesignError(
+            f"{written}: {level} has one row{more}, and a variance needs two at least; join it "
+            "with another level, leave its row out, or leave residual= out",
+            term=RESIDUAL,
+            level=level,
+        )
+    twice = [name for name, count in Counter(groups.names).items() if count > 1]
+    if twice:
+        raise DesignError(
+            f"two levels have the name {twice[0]!r}; name them differently", term=RESIDUAL
+        )
