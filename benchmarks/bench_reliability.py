@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.common import Report, Settings, agree, score_matrix
 from benchmarks.compare import reliability as plain_r
 from vcomp import ir
-from vcomp.ir.simulate.kernels.quantile_tables import effects_at, scores_from_effects
+from vcomp.ir.kernels.quantile_tables import effects_at, scores_from_effects
 from vcomp.ir.simulate.margin import LOW, PER_UNIT
 from vcomp.ir.splits import draw_halves, published_sizes, published_trials
 

@@ -21,7 +21,7 @@ from benchmarks.bias_study.cells import SIZES, parts_of, simulator
 from benchmarks.bias_study.published import TABLES
 from benchmarks.bias_study.variance import components_of
 from vcomp._typing import FloatArray
-from vcomp.ir.simulate.kernels.quantile_tables import effects_at, scores_from_effects
+from vcomp.ir.kernels.quantile_tables import effects_at, scores_from_effects
 from vcomp.ir.simulate.margin import LOW, PER_UNIT
 from vcomp.ir.simulate.simulator import choose_unevenly, pool_size
 from vcomp.ir.two_way_anova import mean_squares

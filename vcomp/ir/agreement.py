@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,9 +30,6 @@ from vcomp.ir.scores import (
     read_truth,
 )
 from vcomp.numerics.kernels import at_once
-
-if TYPE_CHECKING:
-    pass
 
 _SECONDS = 4e-9
 """Seconds to count swaps with arrays, per pair of systems and row of means."""

@@ -12,7 +12,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import DataError, PlanError, check_alpha, guarded, is_real, is_whole
 from vcomp.ir.agreement import rounding
-from vcomp.ir.kernels.bins_of_pairs import binned_differences, tail_table
+from vcomp.ir.kernels.pair_differences import binned_differences, tail_table
 from vcomp.ir.rank import centred_covariances, difference_variances
 from vcomp.ir.scores import ScoresLike, as_score_matrix, complete
 from vcomp.numerics import check_count, run, seed_from

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from time import perf_counter
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
@@ -43,9 +43,6 @@ from vcomp.model.results import VarianceComponentsResults
 from vcomp.model.row_access import RowAccess
 from vcomp.statistics import Statistics, read_data
 from vcomp.statistics.batches import SummedData
-
-if TYPE_CHECKING:
-    pass
 
 
 class LikelihoodOfData:

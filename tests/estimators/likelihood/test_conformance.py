@@ -17,13 +17,13 @@ import pytest
 import vcomp
 from tests.helpers.cases import alternately
 from tests.helpers.designs import DESIGNS, GRIDS, balanced, gridded, unbalanced
+from tests.helpers.unit_probes import AllUnits
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.crossed import CrossedLikelihood
 from vcomp.estimators.likelihood.incomplete import CompletedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood
 from vcomp.estimators.likelihood.levels import LevelsLikelihood
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
-from vcomp.numerics.sparse.krylov import AllUnits
 
 EXTENDED = np.longdouble
 

@@ -12,6 +12,7 @@ import vcomp
 from tests.helpers.cases import alternately
 from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import DESIGNS, unbalanced
+from tests.helpers.unit_probes import AllUnits
 from vcomp.estimators.likelihood import iterative
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood, iterative_memory
@@ -19,7 +20,7 @@ from vcomp.estimators.likelihood.iterative_point import COLUMNS_AT_ONCE
 from vcomp.estimators.likelihood.maximisation import maximise
 from vcomp.estimators.likelihood.sparse_equations import PairProducts, build_sparse_equations
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.sparse.krylov import AllUnits, Rademacher
+from vcomp.numerics.sparse.krylov import Rademacher
 from vcomp.statistics.cross_products import accumulate
 
 

@@ -7,8 +7,7 @@ import pytest
 import vcomp
 from vcomp.estimators import get_estimator
 from vcomp.estimators.quadratic import minque
-from vcomp.estimators.quadratic.closed_form import points_of
-from vcomp.estimators.quadratic.least_squares import fixed_effects_of
+from vcomp.estimators.quadratic.closed_form import fixed_effects_of, points_of
 
 FORMULA = "y ~ x + (1|a) + (1|b) + (1|a:b)"
 

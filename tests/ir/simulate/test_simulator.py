@@ -8,8 +8,8 @@ from scipy import stats
 from scipy.special import ndtr
 
 from vcomp.exceptions import EstimationError, PlanError
+from vcomp.ir.kernels.quantile_tables import scores_from_margins
 from vcomp.ir.simulate.copula import decompose
-from vcomp.ir.simulate.kernels.quantile_tables import scores_from_margins
 from vcomp.ir.simulate.margin import LOW, PER_UNIT
 from vcomp.ir.simulate.margin_families import cdf_bandwidth
 from vcomp.ir.simulate.simulator import (

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from vcomp.ir.rank.kernels import drawn_ranks
+from vcomp.ir.kernels import drawn_ranks
 from vcomp.numerics.kernels import codes, pairs
 from vcomp.statistics.kernels import cells
 

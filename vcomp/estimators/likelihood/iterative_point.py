@@ -314,7 +314,7 @@ class IterativePoint:
         width = max(x.size for x in found.values())
         samples = np.zeros((self._stats.n_terms, width))
         for t, x in found.items():
-            # Unit vectors (AllUnits) differ in number between terms; their means are exact.
+            # Unit vectors differ in number between terms; their means are exact.
             samples[t] = x if x.size == width else x.mean()
         return samples
 

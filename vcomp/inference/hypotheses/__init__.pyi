@@ -17,6 +17,6 @@ from .model_comparison import ComparedFit as ComparedFit
 from .model_comparison import Comparison as Comparison
 from .model_comparison import ModelComparison as ModelComparison
 from .model_comparison import compare_fits as compare_fits
-from .term_contrasts import TypeOfTest as TypeOfTest
+from .term_tests import TypeOfTest as TypeOfTest
 from .term_tests import anova_of_terms as anova_of_terms
 from .term_tests import f_test_of as f_test_of

@@ -20,8 +20,7 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk
 from vcomp.exceptions import EstimationError
 from vcomp.inference.intervals.margin_sums import Groups
-from vcomp.inference.kernels.group_influences import write_constants, write_slopes
-from vcomp.inference.kernels.level_sums import add_level_sums
+from vcomp.inference.kernels.level_influences import add_level_sums, write_constants, write_slopes
 from vcomp.numerics import MANY_ROWS, THREADS, check_memory
 from vcomp.numerics.kernels import at_once
 

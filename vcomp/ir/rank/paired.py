@@ -470,7 +470,7 @@ _Pairs = tuple[LongArray, LongArray]
 
 def _all_pairs(X: FloatArray, Z: FloatArray, effects: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the means and variances of all differences of complete scores `X`."""
-    from vcomp.ir.rank.kernels.drawn_ranks import all_pairs
+    from vcomp.ir.kernels.drawn_ranks import all_pairs
 
     S = Z.T @ Z / (len(Z) - 1)
     differences, variances, doubtful = all_pairs(S, effects, _CANCELLED)

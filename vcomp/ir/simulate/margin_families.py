@@ -143,7 +143,7 @@ def kernel_margin(x: FloatArray, low: float, high: float) -> Margin:
     x : (n,) effects
     low, high : the distribution ends there, or at the smallest or largest effect beyond
     """
-    from vcomp.ir.simulate.kernels.quantile_tables import kernel_quantiles
+    from vcomp.ir.kernels.quantile_tables import kernel_quantiles
 
     h = cdf_bandwidth(x)
     ends = min(low, float(x.min())), max(high, float(x.max()))
@@ -159,7 +159,7 @@ def truncated_kernel_margin(x: FloatArray) -> Margin:
     """
     from scipy.special import ndtr
 
-    from vcomp.ir.simulate.kernels.quantile_tables import kernel_quantiles
+    from vcomp.ir.kernels.quantile_tables import kernel_quantiles
 
     h = density_bandwidth(x)
     density = _normal_density((x[:, None] - x) / h).mean(axis=1) / h

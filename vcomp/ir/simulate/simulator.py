@@ -343,7 +343,7 @@ class CollectionSimulator:
             self._draw_effects(out, rng)
 
     def _draw_effects(self, out: FloatArray, rng: np.random.Generator) -> None:
-        from vcomp.ir.simulate.kernels.quantile_tables import effects_at, scores_from_effects
+        from vcomp.ir.kernels.quantile_tables import effects_at, scores_from_effects
 
         assert self.topic_margin is not None
         n_topics, n_systems = out.shape
@@ -371,7 +371,7 @@ class CollectionSimulator:
             )
 
     def _draw_scores(self, out: FloatArray, rng: np.random.Generator) -> None:
-        from vcomp.ir.simulate.kernels.quantile_tables import (
+        from vcomp.ir.kernels.quantile_tables import (
             scores_from_margins,
             scores_from_steps,
         )

@@ -260,7 +260,7 @@ class _Distribution:
 
     def distances(self, effects: FloatArray) -> FloatArray:
         """Return ω² of samples, one a row."""
-        from vcomp.ir.simulate.kernels.quantile_tables import distances
+        from vcomp.ir.kernels.quantile_tables import distances
 
         values = np.ascontiguousarray(np.sort(effects, axis=1))
         return distances(values, self.points, self.table, self.low, self.high)

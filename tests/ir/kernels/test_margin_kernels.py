@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from vcomp.ir.simulate.kernels.quantile_tables import (
+from vcomp.ir.kernels.quantile_tables import (
     distances,
     effects_at,
     kernel_quantiles,

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.ir.rank.kernels.drawn_ranks import all_pairs
+from vcomp.ir.kernels.drawn_ranks import all_pairs
 
 
 @settings(deadline=None)

@@ -1,1 +1,0 @@
-"""Loops over simulated scores, compiled by numba; imported by file within simulate."""
