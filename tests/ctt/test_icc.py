@@ -12,8 +12,9 @@ import vcomp
 from tests.helpers.ctt_scores import QUESTIONS, SMALL_SCORES, WINES, holed, long_of
 from vcomp.ctt.coefficients import cronbach_alpha
 from vcomp.ctt.internal_consistency import spearman_brown
-from vcomp.ctt.intraclass import RatingMeanSquares, agreement, consistency, icc, one_way
+from vcomp.ctt.intraclass import agreement, consistency, icc, one_way
 from vcomp.exceptions import DataError
+from vcomp.inference import TwoWayMeanSquares
 
 # Shrout and Fleiss (1979), Table 2: six targets, four judges
 TARGETS = np.array(
@@ -339,16 +340,16 @@ def test_the_unit_does_not_matter(X, unit):
 @pytest.mark.parametrize("rows", [2.0, 1e-9])
 @pytest.mark.parametrize("kind", [one_way, consistency])
 def test_without_error_odds_are_infinite_and_without_anything_unknown(kind, rows):
-    some = kind(RatingMeanSquares(5, 3, rows, 0.0, 0.0), 0.0, 0.05)
+    some = kind(TwoWayMeanSquares("object", "rater", 5, 3, rows, 0.0, 0.0), 0.0, 0.05)
     assert (some.odds, some.low, some.high, some.F, some.p_value) == (np.inf,) * 4 + (0.0,)
-    nothing = kind(RatingMeanSquares(5, 3, 0.0, 0.0, 0.0), 0.0, 0.05)
+    nothing = kind(TwoWayMeanSquares("object", "rater", 5, 3, 0.0, 0.0, 0.0), 0.0, 0.05)
     assert np.isnan([nothing.odds, nothing.low, nothing.high, nothing.F, nothing.p_value]).all()
 
 
 @pytest.mark.parametrize("rows", [2.0, 1e-9])
 def test_agreement_without_error(rows):
-    some = agreement(RatingMeanSquares(5, 3, rows, 0.0, 0.0), 0.5, 0.05)
+    some = agreement(TwoWayMeanSquares("object", "rater", 5, 3, rows, 0.0, 0.0), 0.5, 0.05)
     assert (some.odds, some.low, some.high, some.F, some.p_value) == (np.inf,) * 4 + (0.0,)
-    nothing = agreement(RatingMeanSquares(5, 3, 0.0, 0.0, 0.0), 0.5, 0.05)
+    nothing = agreement(TwoWayMeanSquares("object", "rater", 5, 3, 0.0, 0.0, 0.0), 0.5, 0.05)
     assert np.isnan(nothing.F)
     assert nothing.df2 == 8.0

@@ -274,7 +274,9 @@ def _all_halves(k: int) -> Iterator[tuple[int, ...]]:
 
 def _explicit(matrix: ItemScores, split: Any) -> BoolArray:
     is_pair = isinstance(split, Sequence) and len(split) == 2
-    if not is_pair or any(isinstance(half, str) or not _listed(half) for half in split):
+    if not is_pair or any(
+        isinstance(half, str) or not hasattr(half, "__iter__") for half in split
+    ):
         raise DataError(
             f"split is one of {', '.join(map(repr, SPLITS))}, or two sequences of items, not "
             f"{split!r}"
@@ -296,10 +298,6 @@ def _explicit(matrix: ItemScores, split: Any) -> BoolArray:
     first = np.zeros(len(labels), dtype=bool)
     first[first_half] = True
     return first
-
-
-def _listed(half: Any) -> bool:
-    return hasattr(half, "__iter__")
 
 
 def _place(label: Any, place: Mapping[Any, int]) -> int:

@@ -12,7 +12,6 @@ import numpy as np
 from vcomp import display
 from vcomp.ctt.matrix import (
     ItemScores,
-    RatingMeanSquares,
     ScoresOfItems,
     check_choice,
     complete_rows,
@@ -31,7 +30,7 @@ from vcomp.exceptions import (
     is_whole,
 )
 from vcomp.formula import REPLICATE
-from vcomp.inference import Quantities, VarianceComponents
+from vcomp.inference import Quantities, TwoWayMeanSquares, VarianceComponents
 from vcomp.inference.intervals import FromComponents
 
 if TYPE_CHECKING:
@@ -176,7 +175,7 @@ class Coefficient:
     p_value: float
 
 
-def one_way(ms: RatingMeanSquares, null_odds: float, alpha: float) -> Coefficient:
+def one_way(ms: TwoWayMeanSquares, null_odds: float, alpha: float) -> Coefficient:
     """Return ICC(1): raters of one object are not those of another.
 
     Parameters
@@ -189,22 +188,22 @@ def one_way(ms: RatingMeanSquares, null_odds: float, alpha: float) -> Coefficien
     ----------
     McGraw and Wong (1996), Tables 4, 7 and 8, case 1: exact.
     """
-    df = (ms.n - 1.0, ms.n * (ms.k - 1.0))
-    return _exact(ms.rows, ms.within, ms.k, df, null_odds, alpha)
+    df = (ms.n_rows - 1.0, ms.n_rows * (ms.n_columns - 1.0))
+    return _exact(ms.ms_rows, _within(ms), ms.n_columns, df, null_odds, alpha)
 
 
-def consistency(ms: RatingMeanSquares, null_odds: float, alpha: float) -> Coefficient:
+def consistency(ms: TwoWayMeanSquares, null_odds: float, alpha: float) -> Coefficient:
     """Return ICC(C,1): differences between raters do not matter.
 
     References
     ----------
     McGraw and Wong (1996), Tables 4, 7 and 8, cases 2 and 3: exact.
     """
-    df = (ms.n - 1.0, (ms.n - 1.0) * (ms.k - 1.0))
-    return _exact(ms.rows, ms.residual, ms.k, df, null_odds, alpha)
+    df = (ms.n_rows - 1.0, (ms.n_rows - 1.0) * (ms.n_columns - 1.0))
+    return _exact(ms.ms_rows, ms.ms_residual, ms.n_columns, df, null_odds, alpha)
 
 
-def agreement(ms: RatingMeanSquares, null_odds: float, alpha: float) -> Coefficient:
+def agreement(ms: TwoWayMeanSquares, null_odds: float, alpha: float) -> Coefficient:
     """Return ICC(A,1): differences between raters are error.
 
     The degrees of freedom v are Satterthwaite's of aC + bE: at the estimate for the interval, at
@@ -217,8 +216,8 @@ def agreement(ms: RatingMeanSquares, null_odds: float, alpha: float) -> Coeffici
     McGraw and Wong (1996), Tables 4, 7 and 8, cases 2 and 3: approximate; after Fleiss, J. L. and
     Shrout, P. E. (1978), *Psychometrika*, 43(2), 259-262.
     """
-    n, k, R, C, E = ms.n, ms.k, ms.rows, ms.columns, ms.residual
-    W, df1 = ms.within, n - 1.0
+    n, k, R, C, E = ms.n_rows, ms.n_columns, ms.ms_rows, ms.ms_columns, ms.ms_residual
+    W, df1 = _within(ms), n - 1.0
 
     def degrees(a: float) -> float:
         """Return v for a, and b = 1 + (n − 1)a."""
@@ -239,6 +238,11 @@ def agreement(ms: RatingMeanSquares, null_odds: float, alpha: float) -> Coeffici
     low = (R / _quantile(1.0 - alpha / 2.0, df1, v) - E) / (k * W)
     high = (R * _quantile(1.0 - alpha / 2.0, v, df1) - E) / (k * W)
     return Coefficient(odds, low, high, F, df1, df2, p_value)
+
+
+def _within(ms: TwoWayMeanSquares) -> float:
+    """Return the mean square within objects: of raters and residual together."""
+    return (ms.ms_columns + (ms.n_rows - 1) * ms.ms_residual) / ms.n_rows
 
 
 def _exact(
@@ -399,36 +403,36 @@ def icc(
 
 
 def _of_mean_squares(
-    ms: RatingMeanSquares, requested: tuple[int | None, float, float], words: str = ""
+    ms: TwoWayMeanSquares, requested: tuple[int | None, float, float], words: str = ""
 ) -> IntraclassCorrelations:
     k, r0, alpha = requested
-    k = ms.k if k is None else k
+    k = ms.n_columns if k is None else k
     null = r0 / (1.0 - r0)
     formulae = {"1": one_way, "A": agreement, "C": consistency}
     single = {kind: formulae[kind](ms, null, alpha) for kind in KINDS}
     # The null value of an average is that of a single rating with odds a k-th as large.
     average = {kind: formulae[kind](ms, null / k, alpha) for kind in KINDS}
     notes = []
-    if ms.rows == 0.0:
+    if ms.ms_rows == 0.0:
         notes.append(
             "All objects have the same mean: there are no intervals, and averages have no "
             "coefficient."
         )
         single, average = _without_limits(single), _without_limits(average)
-    if ms.residual == 0.0:
+    if ms.ms_residual == 0.0:
         notes.append("Raters differ by constants alone: the residual is 0, and F infinite.")
     table = _table(single, average, k)
-    if ms.rows > 0.0 and table["estimate"].isna().any():
+    if ms.ms_rows > 0.0 and table["estimate"].isna().any():
         names = ", ".join(table.index[table["estimate"].isna()])
         notes.append(f"{names}: none, as the coefficient of one rating is too negative.")
     return IntraclassCorrelations(
         table=table,
         mean_squares={
-            "objects": ms.rows, "raters": ms.columns, "residual": ms.residual,
-            "within": ms.within,
+            "objects": ms.ms_rows, "raters": ms.ms_columns, "residual": ms.ms_residual,
+            "within": _within(ms),
         },
-        n_objects=ms.n,
-        n_raters=ms.k,
+        n_objects=ms.n_rows,
+        n_raters=ms.n_columns,
         k=k,
         r0=r0,
         interval_method=_EXACT,
@@ -509,9 +513,7 @@ def _of_given(
             column=object_,
         )
     if components.mean_squares is not None:
-        ms = components.mean_squares.oriented(object_)
-        squares = (ms.ms_rows, ms.ms_columns, ms.ms_residual)
-        return _of_mean_squares(RatingMeanSquares(ms.n_rows, ms.n_columns, *squares), requested)
+        return _of_mean_squares(components.mean_squares.oriented(object_), requested)
     _check_no_test(requested[1])
     rater = next(f for f in facets if f != object_)
     size = components.sizes.get(rater)

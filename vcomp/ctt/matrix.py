@@ -166,24 +166,8 @@ def complete_rows(matrix: ItemScores) -> tuple[ItemScores, str]:
     return matrix.rows(complete), words
 
 
-@dataclass(frozen=True, slots=True)
-class RatingMeanSquares:
-    """Mean squares of complete ratings of n objects (rows) by k raters (columns)."""
-
-    n: int
-    k: int
-    rows: float
-    columns: float
-    residual: float
-
-    @property
-    def within(self) -> float:
-        """Mean square within objects: of raters and residual together."""
-        return (self.columns + (self.n - 1) * self.residual) / self.n
-
-
-def mean_squares_of(matrix: ItemScores) -> RatingMeanSquares:
-    """Return the mean squares of complete scores.
+def mean_squares_of(matrix: ItemScores) -> TwoWayMeanSquares:
+    """Return the mean squares of complete scores, objects in rows and raters in columns.
 
     Raises
     ------
@@ -192,8 +176,7 @@ def mean_squares_of(matrix: ItemScores) -> RatingMeanSquares:
     """
     if np.ptp(matrix.values) == 0.0:
         raise DataError("all scores are equal, so there is no variance to divide into components")
-    ms = TwoWayMeanSquares.of(matrix.values, "object", "rater")
-    return RatingMeanSquares(ms.n_rows, ms.n_columns, ms.ms_rows, ms.ms_columns, ms.ms_residual)
+    return TwoWayMeanSquares.of(matrix.values, "object", "rater")
 
 
 def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:

@@ -359,7 +359,8 @@ def _needs_dstudy(
     needed = estimator != "split_half" and any(
         type(m) in PLANNED or isinstance(m, FTest) for m in measures
     )
-    given = {"negative": negative != "zero", "interval": not _is_auto(interval)}
+    is_auto = isinstance(interval, str) and interval == "auto"
+    given = {"negative": negative != "zero", "interval": not is_auto}
     if not needed and any(given.values()):
         option = next(name for name, is_given in given.items() if is_given)
         raise PlanError(
@@ -367,10 +368,6 @@ def _needs_dstudy(
             "measures is one"
         )
     return needed
-
-
-def _is_auto(interval: object) -> bool:
-    return isinstance(interval, str) and interval == "auto"
 
 
 def _halves(

@@ -203,7 +203,8 @@ class SplitHalfStudy(display.Printed):
             f"{display.count(self.n_systems)} systems"
         )
         page = display.simple_table(rows, ["topics", *self.models], title=title, stubs=stubs)
-        return display.summary([page], _notes(self))
+        notes = [*_about(self), *_missing(self), *_left_out(self), *_not_fitted(self)]
+        return display.summary([page], notes)
 
     def plot(self, measure: str | None = None, *, ax: Any | None = None) -> Any:
         """Draw the accuracies of halves and the curves through them, out to the largest test.
@@ -315,10 +316,6 @@ def _joined(reasons: Mapping[Model, str]) -> str:
 def _symbol(study: SplitHalfStudy, name: str) -> str:
     measure = study.measures[name]
     return measure.symbol if name == measure.name else name
-
-
-def _notes(study: SplitHalfStudy) -> list[str]:
-    return [*_about(study), *_missing(study), *_left_out(study), *_not_fitted(study)]
 
 
 def _about(study: SplitHalfStudy) -> list[str]:

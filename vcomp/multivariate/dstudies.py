@@ -164,7 +164,7 @@ def plan_studies(
         If a plan is invalid, or variables of the composite share no objects.
     """
     check_alpha(alpha)
-    facets = _facets(g)
+    facets = _one(g, 0).facet_names
     for facet in sizes:
         if facet not in facets and facet in _OF_ONE:
             raise PlanError(
@@ -215,10 +215,6 @@ def _notes(g: CovarianceComponents, studies: list[tuple[DStudy, ...]]) -> tuple[
         note if len(names) == every else f"{', '.join(names)}: {note}"
         for note, names in with_note.items()
     )
-
-
-def _facets(g: CovarianceComponents) -> tuple[str, ...]:
-    return _one(g, 0).facet_names
 
 
 def _one(g: CovarianceComponents, a: int) -> VarianceComponents:

@@ -359,7 +359,8 @@ def correlation_table(g: CovarianceComponents, term: int, alpha: float) -> pd.Da
         C = g.cov[np.ix_(used, used)]
         se = low = high = np.nan
         if np.isfinite(r) and abs(r) < 1.0 - 1e-9 and np.isfinite(C).all():
-            slopes = np.array([_unit(S, a, b), *_halves(S, r, a, b)])
+            of_covariance = 1.0 / np.sqrt(S[a, a] * S[b, b])
+            slopes = np.array([of_covariance, -0.5 * r / S[a, a], -0.5 * r / S[b, b]])
             variance = float(slopes @ C @ slopes)
             if variance >= 0.0:
                 se = variance**0.5
@@ -368,14 +369,6 @@ def correlation_table(g: CovarianceComponents, term: int, alpha: float) -> pd.Da
         rows.append((g.variables[a], g.variables[b], r, se, low, high))
     columns = ["variable1", "variable2", "estimate", "se", "low", "high"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def _unit(S: FloatArray, a: int, b: int) -> float:
-    return float(1.0 / np.sqrt(S[a, a] * S[b, b]))
-
-
-def _halves(S: FloatArray, r: float, a: int, b: int) -> tuple[float, float]:
-    return -0.5 * r / float(S[a, a]), -0.5 * r / float(S[b, b])
 
 
 _MARKS = {"linked": "•", "independent": "°", "partly linked": "(•)"}

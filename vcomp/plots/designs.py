@@ -285,7 +285,7 @@ def lattice(nodes: Sequence[Node], title: str, *, ax: Any | None = None) -> Any:
     """
     levels = sorted({len(node.facets) for node in nodes})
     by_level = [[n for n in nodes if len(n.facets) == level] for level in levels]
-    letters = max(sum(_longest(n) + 4 for n in level) for level in by_level)
+    letters = max(sum(max(map(len, _lines(n))) + 4 for n in level) for level in by_level)
     # Inches of each level: its boxes, and the lines that join them to the next one.
     heights = np.array([0.5 + 0.17 * max(len(_lines(n)) for n in level) for level in by_level])
     size = (float(np.clip(0.09 * letters, 5.0, 14.0)), 0.9 + float(heights.sum()))
@@ -315,10 +315,6 @@ def _lines(node: Node) -> list[str]:
     # Number of letters on a line of a note
     wrapper = textwrap.TextWrapper(30, break_long_words=False, break_on_hyphens=False)
     return [node.label, *wrapper.wrap(node.note)]
-
-
-def _longest(node: Node) -> int:
-    return max(map(len, _lines(node)))
 
 
 def _light(kind: str) -> tuple[float, float, float]:

@@ -1,4 +1,4 @@
-"""p-values from a table against SciPy's, pairs computed directly, and signed ranks against all signs."""
+"""p-values from a table and computed directly, and signed ranks against all signs."""
 
 from __future__ import annotations
 

@@ -254,6 +254,8 @@ class Jackknife(Replicates):
     def _jackknifed(
         self, value: float, left: FloatArray, alpha: float, scale: JackknifeScale
     ) -> Jackknifed:
+        from scipy.special import stdtrit
+
         check_alpha(alpha)
         if scale not in get_args(JackknifeScale):
             known = ", ".join(map(repr, get_args(JackknifeScale)))
@@ -262,7 +264,7 @@ class Jackknife(Replicates):
         to, back = _TRANSFORMS[scale]
         pseudo, centre, se = self._combined(float(to(np.array([value]))[0]), to(left))
         _, _, natural = self._combined(value, left)
-        margin = _t_quantile(self.df, alpha) * se
+        margin = float(stdtrit(self.df, 1.0 - alpha / 2.0)) * se
         low, middle, high = back(np.array([centre - margin, centre, centre + margin])).tolist()
         return Jackknifed(float(value), middle, natural, low, high, self.df, pseudo)
 
@@ -424,12 +426,6 @@ def _in_words(design: Design, levels: Levels, whole: Sample, chosen: LongArray) 
         for f in (*places, levels.facet)
     ]
     return tuple(":".join(parts) for parts in zip(*columns, strict=True))
-
-
-def _t_quantile(df: int, alpha: float) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(df, 1.0 - alpha / 2.0))
 
 
 _SCALE_OF: dict[str, JackknifeScale] = {"variance": "log", "share": "logit", "real": "natural"}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtr
 
 from vcomp._typing import FloatArray, IntArray
 from vcomp.exceptions import PlanError, did_you_mean
@@ -93,13 +94,7 @@ def _standardised(name: str, given: Margin | ArrayLike) -> EffectMargin:
     return EffectMargin((values - margin.mean) / sd)
 
 
-def _phi() -> FloatArray:
-    from scipy.special import ndtr
-
-    return np.asarray(ndtr(GRID))
-
-
-_PHI = _phi()
+_PHI: FloatArray = ndtr(GRID)
 
 
 def level_factors(
