@@ -24,8 +24,7 @@ from vcomp.display import memory
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood, iterative_memory
 from vcomp.estimators.likelihood.likelihood import certify
 from vcomp.estimators.likelihood.maximisation import maximise
-from vcomp.numerics.kernels.codes import group_counts, group_sums
-from vcomp.numerics.kernels.pairs import ONCE, pair_counts
+from vcomp.numerics.kernels.codes import ONCE, group_counts, group_sums, pair_counts
 from vcomp.statistics.cross_products import CrossProducts, PairTable
 
 SIZES = {

@@ -305,7 +305,7 @@ _TOGETHER = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from vcomp.numerics.kernels import COMPILATIONS
-from vcomp.numerics.kernels.pairs import _join_pairs, _root
+from vcomp.numerics.kernels.codes import _join_pairs, _root
 
 def root(_):
     return _root(np.array([0, 0, 1], np.int32), 2)

@@ -9,13 +9,16 @@ from hypothesis.extra import numpy as arrays
 from tests.helpers import kernel_twins as reference
 from vcomp.numerics.kernels import weighted_gram
 from vcomp.numerics.kernels.codes import (
+    ONCE,
     add_group_sums,
     centre_groups,
     group_counts,
     group_sums,
+    join_pairs,
+    number_parts,
+    pair_counts,
 )
 from vcomp.numerics.kernels.ldl import mirror_lower
-from vcomp.numerics.kernels.pairs import ONCE, join_pairs, number_parts, pair_counts
 
 numbers = st.floats(-1e3, 1e3).map(lambda v: round(v, 3))
 

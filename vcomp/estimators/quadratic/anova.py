@@ -16,10 +16,9 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Estimate, PointEstimate, Points
+from vcomp.estimators.estimate import Estimate, PointEstimate, Points, below_zero
 from vcomp.estimators.options import check_probes
 from vcomp.estimators.quadratic.sampling import Sampling, sampling_covariance
-from vcomp.estimators.refit import below_zero
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import seed_from, solve
 from vcomp.statistics import GroupSums, Statistics

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Estimate, FixedErrors, PointEstimate, Points
+from vcomp.estimators.estimate import Estimate, FixedErrors, PointEstimate, Points, below_zero
 from vcomp.estimators.likelihood import PairProducts, choose_engine, errors_of_fixed
 from vcomp.estimators.quadratic.anova import (
     ANOVA,
@@ -37,7 +37,6 @@ from vcomp.estimators.quadratic.reductions import (
     Reductions,
 )
 from vcomp.estimators.quadratic.sampling import exact_sampling
-from vcomp.estimators.refit import below_zero
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import covariance_of_solution, slices, solve, solve_positive
 from vcomp.numerics.sparse import conjugate_gradients

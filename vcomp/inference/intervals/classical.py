@@ -521,11 +521,13 @@ def _reach(squares: MeanSquares, tail: float) -> Reach:
     Correlations enter as in intervals of sums of correlated estimates from the limits of each: Zou
     (2008), Statistics in Medicine 27, 5693-5702.
     """
+    from scipy.special import chdtri
+
     nu, R = squares.df, squares.correlation
     above = nu if squares.df_upper is None else squares.df_upper
     with np.errstate(divide="ignore", over="ignore"):
-        G = 1.0 - nu / _chi2(nu, tail)
-        H = above / _chi2(above, 1.0 - tail) - 1.0
+        G = 1.0 - nu / chdtri(nu, tail)
+        H = above / chdtri(above, 1.0 - tail) - 1.0
     # With a small fraction of a degree of freedom the quantile is below the mean.
     G = np.where(G > 0.0, G, 1.0)
     H = np.where((H > 0.0) & (H < _ENDLESS), H, np.inf)
@@ -541,7 +543,9 @@ def _opposite(
     nu: FloatArray, above: FloatArray, G: FloatArray, H: FloatArray, tail: float
 ) -> FloatArray:
     """Return G_ij of eq. (10.5), (K, K): the row's term is positive, the column's negative."""
-    F = _f_quantile(nu[:, None], above[None, :], tail)
+    from scipy.special import fdtri
+
+    F = fdtri(nu[:, None], above[None, :], 1.0 - tail)
     finite = np.where(np.isfinite(H), H, 0.0)
     # Quantiles overflow for tiny degrees of freedom; the correction is then zero.
     with np.errstate(all="ignore"):
@@ -551,23 +555,11 @@ def _opposite(
 
 def _same(nu: FloatArray, G: FloatArray, tail: float) -> FloatArray:
     """Return G*_ij/2 of eq. (10.5a), (K, K), the correction of a pair of positive terms."""
+    from scipy.special import chdtri
+
     n, m = nu[:, None], nu[None, :]
     with np.errstate(all="ignore"):
-        ratio = (n + m) / _chi2(n + m, tail)
+        ratio = (n + m) / chdtri(n + m, tail)
         both = np.square(1.0 - ratio) * ((n + m) / n) * ((n + m) / m)
         pair = both - np.square(G)[:, None] * (n / m) - np.square(G)[None, :] * (m / n)
     return 0.5 * np.where(np.isfinite(pair), pair, 0.0)
-
-
-def _chi2(df: FloatArray, tail: float) -> FloatArray:
-    """Return the value that χ² exceeds with probability `tail`."""
-    from scipy.special import chdtri
-
-    return chdtri(df, tail)
-
-
-def _f_quantile(df_1: FloatArray, df_2: FloatArray, tail: float) -> FloatArray:
-    """Return the value that F exceeds with probability `tail`."""
-    from scipy.special import fdtri
-
-    return fdtri(*np.broadcast_arrays(df_1, df_2), 1.0 - tail)

@@ -280,7 +280,7 @@ class FromComponents:
                 "with degrees of freedom explain, and these have none; published components need "
                 "sizes= of all facets or cov=, fits have interval='profile' and 'bootstrap'"
             )
-        found = self._from_zero(cut(q, *_ends(squares, q, alpha)), squares, q)
+        found = self._from_zero(_from_squares(squares, q, alpha), squares, q)
         if self.components.without_bounds is not None or self.used.zeroed:
             # Mean squares ignore bounds: the interval is extended to contain the bounded estimate.
             values = q.values(self.used.values)
@@ -321,7 +321,7 @@ class FromComponents:
         for used in np.unique(q.a[below] != 0.0, axis=0):
             rows = below & ((q.a != 0.0) == used).all(axis=1)
             zeroed = np.where(used, np.maximum(free, 0.0), free)
-            at_zero = cut(q.take(rows), *_ends(squares.at(zeroed), q.take(rows), _ONE_ERROR))
+            at_zero = _from_squares(squares.at(zeroed), q.take(rows), _ONE_ERROR)
             high[rows] = np.fmax(high[rows], at_zero.high)
         raised = (high > found.high).any()
         return replace(
@@ -351,7 +351,7 @@ class FromComponents:
                 rows &= used.any(axis=1) if len(left_out) > _MOST_ZERO else used.all(axis=1)
                 if rows.any():
                     part = replace(q, **{name: rest}).take(rows)
-                    ends = cut(part, *_ends(squares, part, alpha))
+                    ends = _from_squares(squares, part, alpha)
                     low[rows] = further(low[rows], ends.low)
                     high[rows] = further(high[rows], ends.high)
         return replace(found, low=low, high=high)
@@ -431,11 +431,20 @@ def delta_limits(values: FloatArray, se: FloatArray, alpha: float, scale: Scale)
     return Limits(low, high, name if np.isfinite(low).any() else "")
 
 
-def _ends(squares: MeanSquares, q: Quantities, alpha: float) -> tuple[FloatArray, FloatArray]:
-    """Return the limits of linear forms and ratios; for roots those of the radicand."""
+def _from_squares(squares: MeanSquares, q: Quantities, alpha: float) -> Limits:
+    """Return the limits of quantities; those of non-negative ones are cut at zero."""
     if q.form in ("linear", "root"):
-        return linear_limits(squares, q.a, alpha)
-    return ratio_limits(squares, q.a, q.denominator, alpha)
+        low, high = linear_limits(squares, q.a, alpha)
+    else:
+        low, high = ratio_limits(squares, q.a, q.denominator, alpha)
+    signed = (q.a < 0.0).any(axis=1) if q.form == "linear" else np.zeros(len(q), dtype=bool)
+    low = np.where(signed, low, np.maximum(low, 0.0))
+    high = np.where(signed, high, np.maximum(high, 0.0))
+    if q.form == "share":
+        low, high = _share(low), _share(high)
+    elif q.form == "root":
+        low, high = np.sqrt(low), np.sqrt(high)
+    return Limits(low, high, "")
 
 
 _WITHOUT_DISTRIBUTION = (ROBUST, "jackknife")
@@ -479,21 +488,6 @@ def note_on_scores(
     if not all(m.startswith(_WITHOUT_DISTRIBUTION) or _OF_LEVELS in m for m in methods):
         assume = "assume normal effects, interval='robust' does not"
     return (f"{note}; intervals ({words}) {assume}.",)
-
-
-def cut(q: Quantities, low: FloatArray, high: FloatArray) -> Limits:
-    """Return limits of ratios or radicands on the scale of the quantities.
-
-    Limits of non-negative quantities are cut at zero.
-    """
-    signed = (q.a < 0.0).any(axis=1) if q.form == "linear" else np.zeros(len(q), dtype=bool)
-    low = np.where(signed, low, np.maximum(low, 0.0))
-    high = np.where(signed, high, np.maximum(high, 0.0))
-    if q.form == "share":
-        low, high = _share(low), _share(high)
-    elif q.form == "root":
-        low, high = np.sqrt(low), np.sqrt(high)
-    return Limits(low, high, "")
 
 
 def check_local_interval(interval: str, others: tuple[str, ...] = ()) -> None:

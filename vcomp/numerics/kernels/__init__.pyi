@@ -1,4 +1,5 @@
 from .codes import FEW_ROWS as FEW_ROWS
+from .codes import ONCE as ONCE
 from .codes import add_group_sums as add_group_sums
 from .codes import add_places as add_places
 from .codes import centre_groups as centre_groups
@@ -8,8 +9,12 @@ from .codes import determined_levels as determined_levels
 from .codes import fill_counts as fill_counts
 from .codes import group_counts as group_counts
 from .codes import group_sums as group_sums
+from .codes import join_pairs as join_pairs
+from .codes import number_parts as number_parts
+from .codes import pair_counts as pair_counts
 from .codes import place_rows as place_rows
 from .codes import renumber as renumber
+from .codes import squared_counts as squared_counts
 from .compilation import COMPILATIONS as COMPILATIONS
 from .compilation import at_once as at_once
 from .compilation import compile_all as compile_all
@@ -18,8 +23,3 @@ from .compilation import njit as njit
 from .compilation import seconds_as_python as seconds_as_python
 from .ldl import inverse_by_factor as inverse_by_factor
 from .ldl import weighted_gram as weighted_gram
-from .pairs import ONCE as ONCE
-from .pairs import join_pairs as join_pairs
-from .pairs import number_parts as number_parts
-from .pairs import pair_counts as pair_counts
-from .pairs import squared_counts as squared_counts
