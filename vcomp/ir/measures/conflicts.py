@@ -8,34 +8,19 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError, check_alpha
-from vcomp.ir.measures.larger_tests import FromSubsets
-from vcomp.ir.pair_forecast import (
-    PairForecast,
-    PairTest,
-    Sides,
-    check_test,
-    significant_pairs,
-    two_sided,
-)
+from vcomp.exceptions import PlanError
+from vcomp.ir.measures.power_ratio import OfSignificantPairs
+from vcomp.ir.pair_forecast import PairForecast, significant_pairs, two_sided
 
 
 @dataclass(frozen=True, slots=True)
-class _Conflicts(FromSubsets):
+class _Conflicts(OfSignificantPairs):
     """Share of significant differences that are swapped on other topics, significantly or not."""
-
-    alpha: float = 0.05
-    test: PairTest = "t"
-    sides: Sides = 2
 
     n_sets: ClassVar[int] = 2
     larger_is_better: ClassVar[bool] = False
     undefined: ClassVar[str] = "no difference is significant"
     significantly: ClassVar[bool]
-
-    def __post_init__(self) -> None:
-        check_alpha(self.alpha)
-        check_test(self.test, self.sides)
 
     def actual_of_scores(self, X: FloatArray, Y: FloatArray) -> float:
         """Return the ratio between two collections, unchecked: for loops."""
@@ -51,10 +36,6 @@ class _Conflicts(FromSubsets):
         swapped = np.sign(one) * np.sign(other) < 0
         counted = again == self.significantly
         return float((significant & swapped & counted).sum() / n_significant)
-
-    def forecast(self, X: FloatArray) -> PairForecast:
-        """Return the pair forecast from the p-values of the test."""
-        return PairForecast.from_scores(X, self.test)
 
     def expected(self, pairs: PairForecast, n_topics: float) -> float:
         """Return the expected ratio of two collections of n' topics, given the components."""

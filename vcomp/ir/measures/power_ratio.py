@@ -19,7 +19,29 @@ from vcomp.ir.pair_forecast import (
 
 
 @dataclass(frozen=True, slots=True)
-class PowerRatio(FromSubsets):
+class OfSignificantPairs(FromSubsets):
+    """A measure of pairs of systems whose difference is significant.
+
+    Parameters
+    ----------
+    alpha, test, sides : see :class:`PowerRatio`
+    """
+
+    alpha: float = 0.05
+    test: PairTest = "t"
+    sides: Sides = 2
+
+    def __post_init__(self) -> None:
+        check_alpha(self.alpha)
+        check_test(self.test, self.sides)
+
+    def forecast(self, X: FloatArray) -> PairForecast:
+        """Return the pair forecast from the p-values of the test."""
+        return PairForecast.from_scores(X, self.test)
+
+
+@dataclass(frozen=True, slots=True)
+class PowerRatio(OfSignificantPairs):
     """Share of pairs of systems whose difference is significant (Urbano et al., 2013, sec. 2.1).
 
     The truth is not used: a significant difference counts as evidence that the true difference has
@@ -57,24 +79,12 @@ class PowerRatio(FromSubsets):
     0.333
     """
 
-    alpha: float = 0.05
-    test: PairTest = "t"
-    sides: Sides = 2
-
     name: ClassVar[str] = "power_ratio"
     symbol: ClassVar[str] = "β"
-
-    def __post_init__(self) -> None:
-        check_alpha(self.alpha)
-        check_test(self.test, self.sides)
 
     def actual_of_scores(self, X: FloatArray, Y: FloatArray) -> float:
         """Return β of the collection `X`, unchecked: for loops. `Y` is not used."""
         return float(significant_pairs(X, self.alpha, self.test, self.sides)[1].mean())
-
-    def forecast(self, X: FloatArray) -> PairForecast:
-        """Return the pair forecast from the p-values of the test."""
-        return PairForecast.from_scores(X, self.test)
 
     def expected(self, pairs: PairForecast, n_topics: float) -> float:
         """Return the expected β on n' topics, given the components."""
