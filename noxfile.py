@@ -17,22 +17,18 @@ nox.options.sessions = ["lint", "test"]
 nox.options.reuse_venv = "yes"
 
 
-THREADS = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""Test workers with several BLAS threads each would fight for the cores."""
-
-
 @nox.session
 def test(session: nox.Session) -> None:
     """Run the tests, or some: nox -s test -- tests/formula."""
     session.install("-e", ".[test]")
-    session.run("python", "-m", "pytest", *(session.posargs or ["-n", "auto"]), env=THREADS)
+    session.run("python", "-m", "pytest", *(session.posargs or ["-n", "auto"]))
 
 
 @nox.session
 def quick(session: nox.Session) -> None:
     """Run some tests of each file, in a minute; nothing is compiled."""
     session.install("-e", ".[test]")
-    session.run(*QUICK.split(), *session.posargs, env=THREADS)
+    session.run(*QUICK.split(), *session.posargs)
 
 
 @nox.session

@@ -70,7 +70,11 @@ def outside_file(folder: str, name: str) -> Path:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile nothing in a run of the quick tests: their kernels are run as Python."""
+    """Let each worker have one thread, and compile nothing in a run of the quick tests."""
+    if getattr(config.option, "numprocesses", None):
+        # Workers with a thread for each core would wait for each other; they are not started yet.
+        for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+            os.environ.setdefault(name, "1")
     if config.option.markexpr == "quick":
         os.environ["NUMBA_DISABLE_JIT"] = "1"
         # Integers of compiled loops wrap around.

@@ -92,14 +92,14 @@ def test_reml_is_nearly_unbiased_away_from_the_bound():
 def test_strata_and_rows_give_the_same_distribution():
     formula, data = gridded("per document", 2)
     res = vcomp.fit(formula.replace("~ ", "~ xp + xd + "), data)
-    by_strata = res.bootstrap(50, rng=5)
+    by_strata = res.bootstrap(30, rng=5)
     fit = res._row_access.generating()
-    by_rows = parametric_bootstrap(fit, 50, rng=5, draws=RowDraws(fit.stats))
+    by_rows = parametric_bootstrap(fit, 30, rng=5, draws=RowDraws(fit.stats))
     assert type(draws_of(fit.stats, fit.recipe)).__name__ == "_OfStrata"
     for name in ("values", "beta", "llf"):
         a, b = np.array(getattr(by_strata, name)), np.array(getattr(by_rows, name))
         assert not np.array_equal(a, b)
-        error = np.sqrt((a.var(axis=0) + b.var(axis=0)) / 50)
+        error = np.sqrt((a.var(axis=0) + b.var(axis=0)) / 30)
         assert (np.abs(a.mean(axis=0) - b.mean(axis=0)) < 4.5 * error).all()
 
 
@@ -149,7 +149,7 @@ def test_a_replicate_is_the_fit_of_the_response_simulated_with_its_number(method
         np.testing.assert_allclose(made.llf[b], fit.llf, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["not nested", "two axes, not nested", "not nested, replicated"])
+@pytest.mark.parametrize("name", ["two axes, not nested", "not nested, replicated"])
 def test_crossed_remainders_are_drawn_row_by_row(name):
     formula, data = gridded(name, 1)
     res = vcomp.fit(formula, data)
@@ -216,14 +216,14 @@ def test_negative_estimates_are_drawn_as_zero():
 @pytest.mark.parametrize("which", ["strata", "rows"])
 def test_workers_and_others_do_not_change_a_replicate(crossed, which):
     res = crossed if which == "strata" else vcomp.fit(*holes())
-    one = res.bootstrap(30, rng=7)
-    two = res.bootstrap(30, rng=7, workers=2)
-    few = res.bootstrap(10, rng=7)
+    one = res.bootstrap(12, rng=7)
+    two = res.bootstrap(12, rng=7, workers=2)
+    few = res.bootstrap(5, rng=7)
     for name in ("numbers", "values", "beta", "llf", "converged"):
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
-        np.testing.assert_array_equal(getattr(one, name)[:10], getattr(few, name))
+        np.testing.assert_array_equal(getattr(one, name)[:5], getattr(few, name))
     assert one.seed == 7
-    other = res.bootstrap(10, rng=8)
+    other = res.bootstrap(5, rng=8)
     assert not np.array_equal(other.values, few.values)
 
 
@@ -290,7 +290,7 @@ def test_an_interruption_saves_what_is_done(crossed, tmp_path, monkeypatch, work
         several = real(*args, **options)
 
         def work(numbers):
-            if 1200 in numbers:
+            if 300 in numbers:
                 raise KeyboardInterrupt
             return several.work(numbers)
 
@@ -298,9 +298,9 @@ def test_an_interruption_saves_what_is_done(crossed, tmp_path, monkeypatch, work
 
     monkeypatch.setattr(parametric, "_replicates", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        crossed.bootstrap(4000, rng=2, path=path, workers=workers)
+        crossed.bootstrap(1000, rng=2, path=path, workers=workers)
     stored = Replicates.load(path)
-    assert 0 < len(stored) < 4000
+    assert 0 < len(stored) < 1000
     monkeypatch.undo()
     made = crossed.bootstrap(60, rng=2, path=path)
     np.testing.assert_array_equal(made.values, crossed.bootstrap(60, rng=2).values)

@@ -38,7 +38,7 @@ def test_refits_are_those_of_the_ordinary_way(name, how):
     v[-1] = 1.0
     several = StrataRefits.of(whole.statistics, Recipe(method(), names), v)
     slow, draws = ByLikelihood(whole.statistics, method(), names, v), StrataDraws(strata)
-    drawn = [Statistics.from_strata(draws.draw(v, stream(4, b))) for b in range(8)]
+    drawn = [Statistics.from_strata(draws.draw(v, stream(4, b))) for b in range(5)]
     made, at_bound = several.with_responses(drawn), 0
     assert several.most > 1
     for stats, found in zip(drawn, made, strict=True):
