@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vcomp.ir.kernels import drawn_ranks
-from vcomp.numerics.kernels import codes, pairs
+from vcomp.numerics.kernels import codes
 from vcomp.statistics.kernels import cells
 
 N, LEVELS = 3000, 40
@@ -63,13 +63,13 @@ def test_pair_tables(rows, size):
     both = (rows["a"][:size], LEVELS), (rows["b"][:size] * np.int32(3), 3 * LEVELS)
     one = both[0], (np.zeros_like(rows["b"][:size]), 1)
     for weights, ((a, n_a), (b, n_b)) in product(
-        (pairs.ONCE, rows["values"][:size, 0] ** 2), (both, both[::-1], one, one[::-1])
+        (codes.ONCE, rows["values"][:size, 0] ** 2), (both, both[::-1], one, one[::-1])
     ):
-        if size == 0 and weights is not pairs.ONCE:
+        if size == 0 and weights is not codes.ONCE:
             continue
-        table = pairs.pair_counts(a, b, n_a, n_b, weights)
-        same(table, pairs._pair_counts(a, b, n_a, n_b, weights))
-        same(pairs.squared_counts(*table, n_b), pairs._squared_counts(*table, n_b))
+        table = codes.pair_counts(a, b, n_a, n_b, weights)
+        same(table, codes._pair_counts(a, b, n_a, n_b, weights))
+        same(codes.squared_counts(*table, n_b), codes._squared_counts(*table, n_b))
 
 
 @pytest.mark.parametrize("size", [0, 1, 256, 257, N])
@@ -121,12 +121,12 @@ def test_kernels_are_used_for_many_rows_only(name, monkeypatch):
 def test_parts_of_a_graph_by_union_and_by_minima(n_pairs):
     rng = np.random.default_rng(n_pairs)
     rows, cols = (rng.integers(0, q, n_pairs).astype(np.int32) for q in (40, 30))
-    table = pairs.pair_counts(rows, cols, 40, 30, pairs.ONCE)
+    table = codes.pair_counts(rows, cols, 40, 30, codes.ONCE)
     # Another table has joined some of the nodes already, among them those of a third facet.
     above = np.arange(75, dtype=np.int32)
     above[71], above[74] = 3, 71
     found, expected = above.copy(), above.copy()
-    pairs._join_pairs(found, table[0], table[1], 40)
-    pairs.join_pairs(expected, table[0], table[1], 40)
-    same(pairs.number_parts(found), pairs.number_parts(expected))
+    codes._join_pairs(found, table[0], table[1], 40)
+    codes.join_pairs(expected, table[0], table[1], 40)
+    same(codes.number_parts(found), codes.number_parts(expected))
     assert (found <= np.arange(75)).all()
