@@ -332,6 +332,7 @@ def _of_results() -> list[Task]:
         _of_fit("test", _FEW, "a"),
         Task("results.test, nested", lambda res: res.test("a"), _UNEQUAL, nested, 1_000),
         _of_fit("jackknife", _FEW, "a", progress=False),
+        _of_fit("influence", _FEW, "a", progress=False),
         _of_fit("bootstrap", _TWO, 100, rng=1, progress=False),
         _of_fit("resample", _FEW, "a", 20, rng=1, progress=False),
         _of_fit("profile", _TWO),

@@ -203,7 +203,8 @@ ARGUMENTS = {
     "marginal_means": ("g",),
     "interval_source": ("auto",),
     **dict.fromkeys(
-        ("compare_levels", "jackknife", "profile", "quantity", "resample", "test"), ("a",)
+        ("compare_levels", "influence", "jackknife", "profile", "quantity", "resample", "test"),
+        ("a",),
     ),
 }
 

@@ -171,7 +171,6 @@ def refused_with_slopes():
         ("jackknife", {"facet": "sys"}),
         ("resample", {"facet": "sys"}),
         ("crosscheck", {}),
-        ("diagnose", {}),
         ("universe_scores", {}),
         ("compare_levels", {"facet": "sys"}),
     ):

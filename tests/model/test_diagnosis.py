@@ -8,6 +8,7 @@ from scipy import stats
 
 import vcomp
 from vcomp.exceptions import DataError, PlanError
+from vcomp.inference.assumptions.samples import independent_null
 from vcomp.ir.simulate.copula import decompose
 from vcomp.model.model_checks import _crossed_tables
 
@@ -144,9 +145,10 @@ def test_frames_and_pictures():
         diagnosis.correlations("sys")
     axes = diagnosis.plot()
     titles = [ax.get_title() for ax in axes]
-    assert titles[:4] == ["topic", "residuals", "residuals by system", "residuals by topic"]
-    assert len(axes) == 7
-    with pytest.raises(DataError, match="there are 2 axes for 7 pictures"):
+    assert titles[0] == "residuals by fitted value"
+    assert titles[1:5] == ["topic", "residuals", "residuals by system", "residuals by topic"]
+    assert len(axes) == 8
+    with pytest.raises(DataError, match="there are 2 axes for 8 pictures"):
         diagnosis.plot(ax=Figure().subplots(1, 2))
 
 
@@ -283,8 +285,16 @@ def test_one_wrong_result_is_named_and_weighed():
     data.loc[117, "mm"] = 29.9
     found = vcomp.fit("mm ~ (1|part*operator)", data).diagnose(n=99)
     verdict = found.verdicts.loc["Components, Eρ² and Φ"]
-    assert verdict["matters"] == "yes"
+    assert verdict["matters"] == "strongly"
     assert "Without part 2, operator C (row 117: 29.9) the residual" in verdict["because"]
+    assert "It makes 100 % of the residual sum of squares." in verdict["because"]
+    first = found.outlying_scores.iloc[0]
+    assert (first.name, first["part"], first["operator"]) == (117, 2, "C")
+    assert first["score"] == 29.9
+    assert first["resid"] == pytest.approx(29.9 - first["fitted"], rel=1e-12)
+    assert list(found.outlying_scores["deviate"]) == [
+        z for _, z in next(s for s in found.samples if s.name == "residuals").outliers
+    ]
     assert "part 2, operator C, row 117" in set(found.outliers["label"])
     rest = data.drop(117)
     cells = rest.groupby(["part", "operator"])["mm"]
@@ -325,3 +335,166 @@ def test_both_scores_of_a_cell_are_named_if_either_may_be_wrong():
     one, other = found.labels[:2]
     assert "row 20: 8.5" in one
     assert "row 21: -8.5" in other
+
+
+# Slopes ------------------------------------------------------------------------------------------
+
+
+def slopes(seed=5, n_g=20, n=9, sd=1.4):
+    rng = np.random.default_rng(seed)
+    g = np.repeat(np.arange(n_g), n)
+    x = rng.normal(size=g.size)
+    u, w = rng.normal(size=(2, n_g))
+    y = 3.0 + 0.5 * x + 2.0 * u[g] + sd * w[g] * x + rng.normal(size=g.size)
+    return pd.DataFrame({"y": y, "x": x, "g": g})
+
+
+def test_a_model_with_slopes_has_their_effects_and_residuals_without_them():
+    data = slopes()
+    res = vcomp.fit("y ~ x + (x|g)", data)
+    found = res.diagnose(n=99)
+    samples = {s.name: s for s in found.samples}
+    assert list(samples) == ["g", "g[x]", "residuals"]
+    for name in ("g", "g[x]"):
+        frame = res.random_effects[name]
+        sd = np.sqrt(res.vcomp[name] - frame["se"] ** 2)
+        np.testing.assert_allclose(samples[name].values, frame["estimate"] / sd, rtol=1e-8)
+        known = np.mean(sd**2 / res.vcomp[name])
+        assert samples[name].known == pytest.approx(known, rel=1e-8)
+    levels = np.eye(20)[data["g"]]
+    Z = np.column_stack([levels, levels * data["x"].to_numpy()[:, None]])
+    e = data["y"] - Z @ np.linalg.lstsq(Z, data["y"], rcond=None)[0]
+    np.testing.assert_allclose(
+        samples["residuals"].values, e / np.sqrt(e @ e / (180 - 40)), atol=1e-10
+    )
+    assert not any("by g" in t.of for t in found.tests if t.assumption == "equal slopes")
+    assert "Default intervals (robust)" not in found.verdicts.index
+    assert "use the default" not in str(found)
+    np.testing.assert_allclose(found.rows.fitted, res.fittedvalues, rtol=1e-12)
+    titles = [ax.get_title() for ax in found.plot()]
+    assert titles == [
+        "residuals by fitted value", "residuals by x", "g", "g[x]", "residuals", "residuals by g",
+    ]  # fmt: skip
+
+
+def test_an_outlying_score_of_a_model_with_slopes_is_named():
+    data = slopes().set_axis(range(1000, 1180))
+    data.loc[1030, "y"] += 20.0
+    found = vcomp.fit("y ~ x + (x|g)", data).diagnose(n=99)
+    assert found.outlying_scores.index[0] == 1030
+    verdict = found.verdicts.loc["Components, Eρ² and Φ"]
+    assert "Without g 3 (row 1030:" in verdict["because"]
+    assert verdict["matters"] == "strongly"
+
+
+def test_tables_of_crossed_facets_are_not_tested_with_slopes():
+    rng = np.random.default_rng(2)
+    s, t = (a.ravel() for a in np.indices((8, 15)))
+    x = rng.normal(size=s.size)
+    y = x + rng.normal(size=8)[s] + rng.normal(size=15)[t] * x + rng.normal(size=s.size)
+    res = vcomp.fit("y ~ x + (1|s) + (x|t)", pd.DataFrame({"y": y, "x": x, "s": s, "t": t}))
+    found = res.diagnose(n=19)
+    assert found.tables == ()
+    assert any("s and t are not tested: that is for models without random" in w
+               for w in found.not_tested)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("formula", "larger", "of"),
+    [
+        ("y ~ x + (1|g)", "y ~ x + (1 + x|g)", "x by g"),
+        ("y ~ x + z + (x|g)", "y ~ x + z + (x + z|g)", "z by g"),
+        ("y ~ x + (1|g) + (1|h)", "y ~ x + (1|g) + (1 + x|h)", "x by h"),
+        ("y ~ x + (1|g:h)", "y ~ x + (x|g:h)", "x by g:h"),
+    ],
+)
+@pytest.mark.parametrize("method", ["reml", "ml"])
+def test_slopes_that_a_model_has_not_are_tested_by_the_fit_with_them(formula, larger, of, method):
+    rng = np.random.default_rng(3)
+    data = slopes(n=12).assign(h=lambda d: np.arange(len(d)) % 4, z=rng.normal(size=240))
+    small, large = (vcomp.fit(f, data, method=method) for f in (formula, larger))
+    expected = vcomp.compare(small, large).table.iloc[-1]
+    found = small.diagnose(n=19).table.set_index(["assumption", "of"]).loc[("equal slopes", of)]
+    assert found["statistic"] == pytest.approx(2.0 * (large.llf - small.llf), abs=1e-6)
+    assert found["p_value"] == pytest.approx(expected["p_value"], rel=1e-4)
+    share = 1.0 - large.vcomp["Residual"] / small.vcomp["Residual"]
+    assert found["effect"] == pytest.approx(share, abs=1e-6)
+
+
+def test_slopes_that_are_there_are_named_and_the_advice_improves_the_fit():
+    data = slopes().rename(columns={"g": "subject", "x": "days"})
+    res = vcomp.fit("y ~ days + (1|subject)", data)
+    verdict = res.diagnose(n=19).verdicts.loc["Fixed effects, their tests and intervals"]
+    assert verdict["matters"] == "yes"
+    assert "The effect of days differs between subjects" in verdict["because"]
+    assert "fit (days|subject) in place of (1|subject)" in verdict["because"]
+    followed = vcomp.fit("y ~ days + (days|subject)", data)
+    assert followed.aic < res.aic - 20.0
+    sd, mean = followed.vcomp["subject[days]"] ** 0.5, followed.fe_params["days"]
+    assert f"standard deviation of {sd:.3g} about {mean:.3g}:" in verdict["because"]
+    after = followed.diagnose(n=19)
+    assert not (after.table["assumption"] == "equal slopes").any()
+
+
+def test_slopes_that_are_not_there_are_not_advised():
+    found = vcomp.fit("y ~ x + (1|g)", slopes(sd=0.0)).diagnose(n=19)
+    verdict = found.verdicts.loc["Fixed effects, their tests and intervals"]
+    assert verdict["matters"] == "no"
+    assert "fit (" not in verdict["because"]
+
+
+def test_what_has_no_test_of_slopes():
+    data = slopes().assign(age=lambda d: d["g"] % 7)
+    constant = vcomp.fit("y ~ age + (1|g)", data).diagnose(n=19)
+    assert not (constant.table["assumption"] == "equal slopes").any()
+    held = vcomp.fit("y ~ x + (1|g)", data, hold={"g": 1.0}).diagnose(n=19)
+    said = (
+        "Whether the effect of x differs between levels of g is not tested: components are held."
+    )
+    assert said in held.not_tested
+    pairs = data.groupby("g").head(2)  # two scores a group: slopes are the residual
+    few = vcomp.fit("y ~ x + (1|g)", pairs).diagnose(n=19)
+    assert not (few.table["assumption"] == "equal slopes").any() or few.not_tested
+
+
+# Cells -------------------------------------------------------------------------------------------
+
+
+def test_an_outlying_cell_is_named():
+    """Of three scores of a cell none is outlying, and their mean is."""
+    rng = np.random.default_rng(8)
+    s, t, _ = np.indices((10, 12, 3)).reshape(3, -1)
+    y = rng.normal(size=10)[s] + rng.normal(size=12)[t] + rng.normal(size=s.size)
+    y[(s == 4) & (t == 7)] += 3.0
+    data = pd.DataFrame({"y": y, "system": s, "topic": t})
+    found = vcomp.fit("y ~ (1|system) + (1|topic)", data).diagnose(n=199)
+    of_cells = found.outliers[found.outliers["of"] == "cells of system and topic"]
+    assert of_cells["label"].tolist() == ["system 4, topic 7"]
+    by_s, by_t = (np.bincount(k, y) / np.bincount(k) for k in (s, t))
+    e = y - by_s[s] - by_t[t] + y.mean()
+    cells = pd.Series(e).groupby([s, t]).mean().to_numpy() * np.sqrt(3.0)
+    expected = (cells - cells.mean()) / cells.std(ddof=1)
+    sample = next(x for x in found.samples if x.name == "cells of system and topic")
+    np.testing.assert_allclose(sample.deviates, expected, atol=1e-10)
+    # With a term of the cells their effects are compared instead.
+    with_cells = vcomp.fit("y ~ (1|system*topic)", data).diagnose(n=19)
+    assert not any(x.name.startswith("cells") for x in with_cells.samples)
+    assert any(x.name == "system:topic" for x in with_cells.samples)
+
+
+def test_cells_of_single_scores_are_not_compared():
+    assert [s.name for s in vcomp.diagnose(crossed(8, 12), n=19).samples] == [
+        "system", "topic", "residuals",
+    ]  # fmt: skip
+
+
+def test_normal_effects_are_in_the_envelope():
+    """At each place 95 % of new draws are inside."""
+    null = independent_null(30, 999, np.random.default_rng(1))
+    m, low, high = null.envelope
+    assert (np.diff(m) > 0.0).all()
+    z = np.sort(np.random.default_rng(2).normal(size=(2000, 30)), axis=1)
+    z = (z - z.mean(axis=1, keepdims=True)) / z.std(axis=1, ddof=1, keepdims=True)
+    inside = ((low <= z) & (z <= high)).mean(axis=0)
+    # Monte Carlo errors: .007 of the 999 draws, .005 of the 2,000.
+    np.testing.assert_allclose(inside, 0.95, atol=0.03)

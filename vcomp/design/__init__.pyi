@@ -7,6 +7,7 @@ from .design import codes_of_facet as codes_of_facet
 from .design import group_codes as group_codes
 from .design import read_groups as read_groups
 from .effect_columns import CovarianceBlocks as CovarianceBlocks
+from .effect_columns import learn_blocks as learn_blocks
 from .grid import Grid as Grid
 from .grid import PartialGrid as PartialGrid
 from .grid import are_nested as are_nested

@@ -29,6 +29,7 @@ from .formula_terms import RandomTerm as RandomTerm
 from .formula_terms import ResidualGroups as ResidualGroups
 from .formula_terms import names_in as names_in
 from .formula_terms import refuse_blocks as refuse_blocks
+from .formula_terms import refuse_groups as refuse_groups
 from .least_squares_means import LevelRows as LevelRows
 from .least_squares_means import average_rows as average_rows
 from .least_squares_means import fixed_effects as fixed_effects

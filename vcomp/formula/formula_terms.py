@@ -318,10 +318,26 @@ def refuse_blocks(model: Any, what: str, instead: str, of_groups: str = "") -> N
                 f"{instead}",
                 term=matrix.groups,
             )
+    refuse_groups(model, what, of_groups or instead)
+
+
+def refuse_groups(model: Any, what: str, instead: str) -> None:
+    """Refuse a method of models with one residual variance.
+
+    Parameters
+    ----------
+    model : a formula, or components: it has the residual groups
+    what, instead : the method, and its replacement
+
+    Raises
+    ------
+    EstimationError
+        If the model has several residual variances.
+    """
     if model.groups is not None:
         raise EstimationError(
             f"{what} is for models with one residual variance, and this one has one for each "
-            f"level of {model.groups.written}; {of_groups or instead}",
+            f"level of {model.groups.written}; {instead}",
             term=RESIDUAL,
         )
 

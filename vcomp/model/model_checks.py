@@ -24,16 +24,19 @@ from vcomp.design import Chunk, Design
 from vcomp.estimators import ClosedForm, Estimate, MethodName, PointEstimate, get_estimator
 from vcomp.estimators.likelihood import Solution
 from vcomp.exceptions import EstimationError, PlanError, VcompError, did_you_mean
-from vcomp.formula import refuse_blocks
+from vcomp.formula import refuse_blocks, refuse_groups
 from vcomp.inference.assumptions import (
     DiagnosedRows,
     Diagnosis,
+    FittedRows,
     PredictedEffects,
     Projection,
     TwoWayTable,
     assess,
 )
 from vcomp.inference.resampling import Recipe, Refitted, drawn_refits
+from vcomp.model.missing_slopes import is_numerical, missing_slopes
+from vcomp.model.prediction import fitted_values
 from vcomp.model.row_access import RowAccess
 from vcomp.numerics import check_count, check_memory, check_time_limit, limited_blas, seed_from
 from vcomp.statistics import Statistics
@@ -353,7 +356,7 @@ def diagnose(
     n : number of draws of each null distribution, or None
     rng : seed or generator
     """
-    refuse_blocks(
+    refuse_groups(
         access.data.design.formula,
         "diagnose",
         "draw res.resid against res.fittedvalues, and res.random_effects, instead",
@@ -379,7 +382,25 @@ def diagnose(
         tables, left = _crossed_tables(design, chunk, solution, object_ or _first(design))
         effects = _effects(access, solution)
         title = design.structure.title()
-        return assess(title, effects, diagnosed, tables, left, n=n, seed=seed)
+        slopes, not_tested = missing_slopes(access)
+        return assess(
+            title, effects, diagnosed, tables, [*left, *not_tested], n=n, seed=seed, slopes=slopes,
+            fitted=_fitted_rows(access, solution),
+        )  # fmt: skip
+
+
+def _fitted_rows(access: RowAccess, solution: Solution) -> FittedRows:
+    """Return the rows with their fitted values, and the numerical covariates."""
+    design, rows, chunk = access.data.design, access.data.kept_rows, access.data.statistics.rows
+    fitted = fitted_values(design, solution, chunk, access.data.fixed_columns)
+    names = dict.fromkeys([*design.fixed.names, *sorted(design.formula.covariates)])
+    covariates = {
+        name: np.asarray(rows.fixed[name], dtype=float)
+        for name in names
+        if name in rows.fixed and is_numerical(rows.fixed[name])
+    }
+    facets = {f.name: f.levels.take(chunk.level_codes(k)) for k, f in enumerate(design.facets)}
+    return FittedRows(rows.labels, rows.y, fitted, facets, covariates)
 
 
 def _first(design: Design) -> str:
@@ -430,11 +451,16 @@ def _rows(design: Design, chunk: Chunk, names: Any) -> DiagnosedRows:
         crossed[a].append(b)
         crossed[b].append(a)
     levels = [chunk.level_codes(k) for k in range(len(design.facets))]
-    groups = [term.groups(levels, design.n_levels).astype(np.int64) for term in design.terms]
+    columns = chunk.effects or (None,) * len(design.terms)
+    groups, slopes = [], []
+    for term, z in zip(design.terms, columns, strict=True):
+        own = term.groups(levels, design.n_levels).astype(np.int64)
+        groups.append(own) if z is None else slopes.append((own, z))
     labels = {f.name: [str(level) for level in f.levels] for f in design.facets}
     return DiagnosedRows(
-        chunk.y, codes, labels, groups, chunk.X, crossed, names, float(design.origin)
-    )
+        chunk.y, codes, labels, groups or [np.zeros(chunk.n, dtype=np.int64)], chunk.X, crossed,
+        names, float(design.origin), slopes,
+    )  # fmt: skip
 
 
 def _crossed_tables(
@@ -455,6 +481,9 @@ def _crossed_tables(
             places = names.index(column), names.index(row)
             sizes = design.n_levels[places[1]], design.n_levels[places[0]]
             what = f"Additivity and correlations of {column} and {row} are not tested: "
+            if design.blocks is not None:
+                left.append(what + "that is for models without random slopes.")
+                continue
             if min(sizes) < _LEAST_LEVELS:
                 left.append(what + f"each needs {_LEAST_LEVELS} levels.")
                 continue

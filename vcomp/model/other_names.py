@@ -62,8 +62,10 @@ _EXPRESSIONS: Mapping[str, str] = {
     "plot_diagnostics": "res.diagnose().plot()",
     "qqplot": "res.diagnose().plot()",
     "qqnorm": "res.diagnose().plot()",
-    "get_influence": "res.diagnose()",
-    "influence": "res.diagnose()",
+    "get_influence": "res.influence('g')",
+    "cooks_distance": "res.influence('g').cooks_distance",
+    "dfbeta": "res.influence('g').dfbeta",
+    "dfbetas": "res.influence('g').dfbeta / res.bse_fe",
 }
 """Expressions of the same numbers, with the result called ``res``; names in lower case."""
 

@@ -21,7 +21,7 @@ from vcomp.data import (
     select_predictors,
     write_parquet,
 )
-from vcomp.design import Design, ResidualLevels, number_combinations
+from vcomp.design import Chunk, Design, ResidualLevels, number_combinations
 from vcomp.estimators.likelihood import MatricesLikelihood, Solution, prediction_variances
 from vcomp.exceptions import (
     DataError,
@@ -511,6 +511,22 @@ def _fitted(
         z = slopes[t] if slopes else None
         fitted += effects[groups] if z is None else effects[groups] * z
     return fitted
+
+
+def fitted_values(
+    design: Design, solution: Solution, rows: Chunk, columns: Mapping[str, Any]
+) -> FloatArray:
+    """Return fixed part plus predicted effects of the rows of a fit, (n,).
+
+    Parameters
+    ----------
+    design : of the rows
+    solution : of Henderson's equations
+    rows : of the fit
+    columns : of the fixed part and of slopes
+    """
+    slopes = _slope_columns(design, columns, rows.response.size)
+    return _fitted(design, solution, list(rows.facet_codes), rows.X, slopes)
 
 
 class Predictions(Fitted):

@@ -170,14 +170,16 @@ class VarianceComponentsResults(
         ----------
         kind : ``"components"`` draws :meth:`gstudy`; ``"effects"`` the predicted effects of a
             term, sorted, with estimate ± z se of the prediction error
-        term : of the effects; may be left out if the model has one term
+        term : of the effects; may be left out if the model has one term. ``"g"`` of a term with
+            slopes draws its intercepts and slopes side by side, ``"g[x]"`` the slopes alone
         alpha : intervals have confidence 1 − alpha
         interval : how intervals of components are made, see :meth:`conf_int`
-        ax : matplotlib axes to draw on; those of a new figure if None
+        ax : matplotlib axes to draw on, several for a term with slopes; those of a new figure if
+            None
 
         Returns
         -------
-        matplotlib.axes.Axes
+        matplotlib.axes.Axes, or a list of them for a term with slopes
 
         Raises
         ------
@@ -210,10 +212,15 @@ class VarianceComponentsResults(
                 )
             covariances = self._record.components.covariance_names
             names = [n for n in self._record.estimate.names if n not in covariances]
-            name = _term(names, term)
+            bars = _bars(self._record)
+            name = bars[0][0] if term is None and len(bars) == 1 else _term(names, term)
             check_alpha(alpha)
-            effects = _with_intervals(self.random_effects[name], alpha)
-            return plots.effects(effects, name, alpha=alpha, ax=ax)
+            bar = next((own for own in bars if own[0] == name), [name])
+            frames = self.random_effects
+            drawn = {effect: _with_intervals(frames[effect], alpha) for effect in bar}
+            if len(bar) > 1:
+                return plots.effects_of_bar(drawn, alpha=alpha, ax=ax)
+            return plots.effects(drawn[name], name, alpha=alpha, ax=ax)
         if term is not None:
             raise VcompError(
                 f"all components are drawn together; for the effects of {term!r} use "
@@ -527,6 +534,15 @@ def _term(names: Sequence[str], term: str | None) -> str:
         hint = did_you_mean(term, terms)
         raise DataError(f"{term!r} has no predicted effects{hint}; term= must be one of {terms}")
     return term
+
+
+def _bars(record: FitRecord) -> list[list[str]]:
+    """Return the names of the effects of each bar of a model with slopes."""
+    names = record.estimate.names
+    return [
+        [names[row[i]] for i, row in enumerate(matrix.places)]
+        for matrix in record.components.matrices
+    ]
 
 
 def _with_intervals(effects: pd.DataFrame, alpha: float) -> pd.DataFrame:

@@ -17,9 +17,13 @@ from .designs import lattice as lattice
 from .designs import venn as venn
 from .diagnostics import assumptions as assumptions
 from .diagnostics import profile as profile
+from .diagnostics import qq as qq
 from .diagnostics import replicates as replicates
+from .diagnostics import residuals_against as residuals_against
 from .dots import components as components
 from .dots import effects as effects
+from .dots import effects_of_bar as effects_of_bar
+from .dots import influence as influence
 from .dots import items as items
 from .dots import measures as measures
 from .pair_plots import alike_groups as alike_groups

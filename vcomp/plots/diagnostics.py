@@ -274,11 +274,14 @@ def assumptions(
     spreads: Mapping[str, FloatArray],
     tables: Sequence[Mapping[str, Any]],
     *,
+    envelopes: Mapping[str, FloatArray] | None = None,
+    residuals: Mapping[str, tuple[FloatArray, FloatArray]] | None = None,
     ax: Any | None = None,
 ) -> list[Any]:
     """Draw a page of pictures on the assumptions of a fit.
 
-    Normal probability plots of effects and residuals; residual standard deviations by level;
+    Residuals against fitted values and covariates (:func:`residuals_against`); normal probability
+    plots of effects and residuals (:func:`qq`); residual standard deviations by level;
     and of a table of two facets the residuals of one level against the effects of the other
     facet, those of the two most correlated levels, and the correlations of all pairs.
 
@@ -288,6 +291,8 @@ def assumptions(
     spreads : facet → (k,) residual standard deviations of its levels
     tables : of each table the mapping with the keys object, facet, effects, steepest, pair,
         correlations and rows, as :class:`vcomp.inference.assumptions.Diagnosis` makes it
+    envelopes : of the samples by name, as of :func:`qq`
+    residuals : name of a horizontal axis → its (n,) values, and the (n,) residuals
     ax : matplotlib axes, as many as pictures; those of a new figure if None
 
     Returns
@@ -310,8 +315,10 @@ def assumptions(
     >>> [ax.get_title() for ax in drawn]
     ['sys', 'residuals by topic']
     """
-    pictures: list[Callable[[Any], None]] = []
-    pictures += [partial(_probability, name, z) for name, z in samples.items()]
+    known, pictures = envelopes or {}, list[Callable[[Any], Any]]()
+    for name, (x, e) in (residuals or {}).items():
+        pictures.append(partial(_against, name, x, e))
+    pictures += [partial(_probability, name, z, known.get(name)) for name, z in samples.items()]
     pictures += [partial(_spread, facet, sd) for facet, sd in spreads.items()]
     pictures += [partial(draw, table) for table in tables for draw in _OF_TABLE]
     if not pictures:
@@ -322,12 +329,125 @@ def assumptions(
     return drawn
 
 
-def _probability(name: str, deviates: FloatArray, ax: Any) -> None:
+def qq(
+    deviates: FloatArray | Sequence[float],
+    name: str,
+    *,
+    envelope: FloatArray | None = None,
+    ax: Any | None = None,
+) -> Any:
+    """Draw a normal probability plot (QQ plot), with a simulated envelope if there is one.
+
+    Parameters
+    ----------
+    deviates : (n,) effects or residuals in standard deviations from their mean
+    name : of the term, or "residuals"
+    envelope : (3, k) normal quantiles, and the lower and upper ends there; as
+        ``diagnosis.samples`` have it
+    ax : matplotlib axes to draw on; those of a new figure if None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    DataError
+        If there are fewer than 2 values.
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> qq([-1.1, 0.2, 0.9], "topic", ax=Figure().subplots()).get_xlabel()
+    'normal quantile'
+    """
+    values = np.asarray(deviates, dtype=float).ravel()
+    if values.size < 2:
+        raise DataError(f"a probability plot of {name} needs 2 values; there are {values.size}")
+    ax = new_axes(ax, (4.0, 4.0))
+    _probability(name, values, envelope, ax)
+    return ax
+
+
+def residuals_against(
+    x: FloatArray | Sequence[float],
+    resid: FloatArray | Sequence[float],
+    name: str,
+    *,
+    ax: Any | None = None,
+) -> Any:
+    """Draw residuals against fitted values or a covariate, with the means of groups of x.
+
+    Of many residuals the largest are drawn, and some of the others.
+
+    Parameters
+    ----------
+    x : (n,) fitted values, or a covariate
+    resid : (n,) residuals
+    name : of x, for the label
+    ax : matplotlib axes to draw on; those of a new figure if None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    DataError
+        If there is no residual, or x and the residuals differ in number.
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> ax = residuals_against([0.0, 1.0, 2.0], [0.1, -0.2, 0.1], "days", ax=Figure().subplots())
+    >>> ax.get_title()
+    'residuals by days'
+    """
+    values, e = (np.asarray(v, dtype=float).ravel() for v in (x, resid))
+    if values.size != e.size or e.size == 0:
+        raise DataError(f"there are {values.size} values of {name} and {e.size} residuals")
+    ax = new_axes(ax)
+    _against(name, values, e, ax)
+    return ax
+
+
+_GROUPS = 12
+"""Most groups of a horizontal axis whose mean residuals are drawn."""
+
+
+def _against(name: str, x: FloatArray, e: FloatArray, ax: Any) -> None:
+    largest = np.argsort(-np.abs(e), kind="stable")
+    shown = largest
+    if e.size > _MOST_POINTS:
+        rest = np.sort(largest[_MOST_POINTS // 4 :])
+        step = -(-rest.size // _MOST_POINTS)
+        shown = np.concatenate([largest[: _MOST_POINTS // 4], rest[::step]])
+    ax.plot(x[shown], e[shown], **_MARK, alpha=0.6)
+    ax.axhline(0.0, color=GREY, linewidth=0.8, zorder=1)
+    ends = np.unique(np.quantile(x, np.linspace(0.0, 1.0, _GROUPS + 1)[1:-1], method="nearest"))
+    group = np.searchsorted(ends, x)
+    counts = np.bincount(group, minlength=ends.size + 1)
+    used = counts > 0
+    if used.sum() > 1:
+        middle, mean = (
+            np.bincount(group, v, minlength=counts.size)[used] / counts[used] for v in (x, e)
+        )
+        ax.plot(middle, mean, color=COLOURS[1], linewidth=1.2)
+    _finish(ax, f"residuals by {escaped(name)}", escaped(name), "residual")
+
+
+def _probability(name: str, deviates: FloatArray, envelope: FloatArray | None, ax: Any) -> None:
     from scipy.special import ndtri
 
     z = np.sort(deviates)
     m = ndtri((np.arange(1.0, z.size + 1.0) - 0.375) / (z.size + 0.25))
     shown = _thinned(z.size)
+    if envelope is not None:
+        ax.fill_between(*envelope, color=GREY, alpha=0.18, linewidth=0.0, zorder=0.5)
     ax.axline((0.0, 0.0), slope=1.0, color=COLOURS[1], linewidth=1.2, zorder=1)
     ax.plot(m[shown], z[shown], **_MARK)
     _finish(ax, escaped(name), "normal quantile", "standardised value")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from vcomp.plots.canvas import (
     name_rows,
     new_axes,
     numbers,
+    panels,
     require_columns,
     tidy_axes,
     whiskers,
@@ -243,18 +244,93 @@ def effects(
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['b', 'a']
     """
+    _check_effects(frame, term, alpha, max_levels)
+    order = np.argsort(frame["estimate"].to_numpy(dtype=float), kind="stable")
+    few = _are_few(len(frame), max_levels)
+    ax = new_axes(ax, (6.0, _height(len(frame), max_levels) if few else 4.0))
+    _caterpillar(ax, frame, term, order, max_levels, alpha)
+    return ax
+
+
+def effects_of_bar(
+    frames: Mapping[str, pd.DataFrame],
+    *,
+    alpha: float = 0.05,
+    max_levels: int = 100,
+    ax: Any | None = None,
+) -> list[Any]:
+    """Draw the predicted effects of a bar with slopes side by side, sorted by the first of them.
+
+    Parameters
+    ----------
+    frames : name of each effect → its frame, as of :func:`effects`; all have the same levels
+    alpha : intervals of the frames have confidence 1 − alpha
+    max_levels : most levels that are drawn, at least 2
+    ax : matplotlib axes, as many as effects; those of a new figure if None
+
+    Returns
+    -------
+    list of matplotlib.axes.Axes, one an effect
+
+    Raises
+    ------
+    DataError
+        If there is no frame, or as for :func:`effects`; or if the axes are not as many as the
+        effects.
+    PlanError
+        If alpha is not between 0 and 1.
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> columns = {"estimate": [0.2, -0.1], "low": [0.1, -0.2], "high": [0.3, 0.0]}
+    >>> frame = pd.DataFrame(columns, index=["a", "b"])
+    >>> both = {"g": frame, "g[x]": -frame}
+    >>> first, second = effects_of_bar(both, ax=Figure().subplots(1, 2))
+    >>> [label.get_text() for label in first.get_yticklabels()], second.get_xlabel()
+    (['b', 'a'], 'predicted effect of g[x], 95 % interval')
+    """
+    if not frames:
+        raise DataError("there are no effects to draw")
+    first = next(iter(frames.values()))
+    for term, frame in frames.items():
+        _check_effects(frame, term, alpha, max_levels)
+    order = np.argsort(first["estimate"].to_numpy(dtype=float), kind="stable")
+    height = _height(len(first), max_levels) if _are_few(len(first), max_levels) else 4.0
+    drawn = panels(ax, len(frames), (4.0, height))
+    for panel, (term, frame) in zip(drawn, frames.items(), strict=True):
+        _caterpillar(panel, frame.loc[first.index], term, order, max_levels, alpha)
+    return drawn
+
+
+def _check_effects(frame: pd.DataFrame, term: str, alpha: float, max_levels: int) -> None:
     check_alpha(alpha)
     require_columns(frame, ("estimate", "low", "high"), f"the frame of effects of {term!r}")
     if len(frame) == 0:
         raise DataError(f"there is no level of {term!r} to draw")
     if max_levels < 2:
         raise DataError(f"max_levels is at least 2, not {max_levels!r}")
-    order = np.argsort(frame["estimate"].to_numpy(dtype=float), kind="stable")
+
+
+def _are_few(n: int, max_levels: int) -> bool:
+    """Whether levels are so few that they are named."""
+    return n <= min(40, max_levels)
+
+
+def _height(n: int, max_levels: int) -> float:
+    return max(4.0, 1.0 + 0.19 * min(n, max_levels))
+
+
+def _caterpillar(
+    ax: Any, frame: pd.DataFrame, term: str, order: LongArray, max_levels: int, alpha: float
+) -> None:
+    """Draw effects in an order of the levels."""
     ranks = _spaced(len(frame), max_levels)
     shown = frame.iloc[order[ranks]]
-    # Number of levels above which they are not named
-    few = len(frame) <= min(40, max_levels)
-    ax = new_axes(ax, (6.0, max(4.0, 1.0 + 0.19 * len(shown)) if few else 4.0))
+    few = _are_few(len(frame), max_levels)
     # Height of a name in inches
     named = few and ax.get_window_extent().height / ax.figure.dpi >= 0.12 * len(shown)
     _draw_effects(ax, shown, ranks + 1.0, thin=not named)
@@ -268,7 +344,6 @@ def effects(
         ax.tick_params(axis="y", length=0, labelsize="small" if len(shown) > 15 else None)
     else:
         ax.set_ylabel(_rank_label(term, len(shown), len(frame)))
-    return ax
 
 
 def _draw_effects(ax: Any, shown: pd.DataFrame, places: Any, *, thin: bool) -> None:
@@ -301,6 +376,68 @@ def _rank_label(term: str, shown: int, n: int) -> str:
 
 def _name(level: object) -> str:
     return ":".join(map(str, level)) if isinstance(level, tuple) else str(level)
+
+
+def influence(
+    values: pd.Series,
+    facet: str,
+    name: str,
+    *,
+    limit: float | None = None,
+    max_levels: int = 20,
+    ax: Any | None = None,
+) -> Any:
+    """Draw how far estimates are without each level of a facet, the largest influence on top.
+
+    Parameters
+    ----------
+    values : of each level, its name as index; one that is not known (nan) is left out
+    facet : its name, for the label
+    name : of the values, such as ``"Cook's distance"``
+    limit : value from which on influence is large, a dashed line; none if None
+    max_levels : most levels that are drawn, those of largest influence
+    ax : matplotlib axes to draw on; those of a new figure if None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    DataError
+        If no value is known, or `max_levels` is less than 1.
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> values = pd.Series([0.1, 0.7], index=["a", "b"])
+    >>> ax = influence(values, "sys", "Cook's distance", ax=Figure().subplots())
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['b', 'a']
+    """
+    known = values.dropna().sort_values(ascending=False, kind="stable")
+    if len(known) == 0:
+        raise DataError(f"there is no level of {facet!r} with a known influence to draw")
+    if max_levels < 1:
+        raise DataError(f"max_levels is at least 1, not {max_levels!r}")
+    shown = known.iloc[:max_levels]
+    ax = new_axes(ax, (6.0, max(2.6, 1.0 + 0.19 * len(shown))))
+    x, places = shown.to_numpy(dtype=float), np.arange(len(shown))
+    ax.hlines(places, 0.0, x, color=GREY, linewidth=0.8)
+    ax.plot(x, places, linestyle="none", marker="o", markersize=5.0, color=COLOURS[0])
+    if limit is not None:
+        ax.axvline(limit, color=COLOURS[1], linewidth=1.2, linestyle="--")
+    name_rows(ax, [_name(level) for level in shown.index], smaller_above=15)
+    ax.set_xlim(left=0.0)
+    more = f", {len(shown)} of {display.counted(len(known), facet)}"
+    ax.set_xlabel(
+        f"{name} without one {escaped(facet)}" + (more if len(shown) < len(known) else "")
+    )
+    tidy_axes(ax, "x")
+    return ax
 
 
 def items(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,7 @@ from vcomp.design import number_combinations
 from vcomp.display import number
 from vcomp.inference.assumptions.diagnosis import (
     Diagnosis,
+    FittedRows,
     LevelSpread,
     LevelStatistic,
     level_spread,
@@ -25,13 +26,10 @@ from vcomp.inference.assumptions.samples import (
     EffectSample,
     ShapeNull,
     blocks,
-    deviates,
     excess_kurtosis,
     independent_null,
     n_draws,
     p_of,
-    sorted_columns,
-    straightness,
 )
 from vcomp.inference.assumptions.two_way_table import (
     Projection,
@@ -39,7 +37,7 @@ from vcomp.inference.assumptions.two_way_table import (
     TwoWayTable,
     findings_of,
 )
-from vcomp.inference.assumptions.verdicts import OutlyingRows
+from vcomp.inference.assumptions.verdicts import MissingSlope, OutlyingRows
 from vcomp.numerics import stream
 
 ALPHA = 0.05
@@ -65,6 +63,9 @@ _CONSTANT = 1e-10
 _EQUAL = 1e-6  # beyond the error of sweeps
 _CLEAR = 0.5
 """A row this much closer to the other data than its partner is not the wrong one."""
+
+_REPLICATES = 2
+"""Scores of a cell, on average, from which cells are compared and not scores alone."""
 
 _COLUMNS = 16
 """Correlations of more columns than this take longer than drawing the residuals."""
@@ -102,6 +103,7 @@ class DiagnosedRows:
     crossed : for each facet the facets that it is crossed with
     names : of the rows; None where they have no names
     origin : that was subtracted from the response
+    slopes : for each random slope the group of every row and the value of its column
     """
 
     y: FloatArray
@@ -113,11 +115,12 @@ class DiagnosedRows:
     crossed: Mapping[str, Sequence[str]]
     names: Sequence[Any] | None = None
     origin: float = 0.0
+    slopes: Sequence[tuple[LongArray, FloatArray]] = ()
 
     @cached_property
     def projection(self) -> Projection:
         """The projection on what all terms leave."""
-        return Projection.of(self.groups, self.X)
+        return Projection.of(self.groups, self.X, self.slopes)
 
     @cached_property
     def residuals(self) -> FloatArray:
@@ -174,7 +177,9 @@ class DiagnosedRows:
         labels = [
             f"{self.cell(r)} ({self.name(r)}: {number(self.y[r] + self.origin)})" for r in rows
         ]
-        return OutlyingRows(tuple(labels), variance, float(e @ e) / df)
+        share = 1.0 - float(e @ e) / (variance * self.projection.df)
+        one_cell = all(np.ptp(codes[rows]) == 0 for codes in self.codes.values())
+        return OutlyingRows(tuple(labels), variance, float(e @ e) / df, share, one_cell)
 
     def _farthest(self, rows: LongArray) -> list[int]:
         """Return those of some rows that are far from the other data; all if that is not clear.
@@ -187,13 +192,35 @@ class DiagnosedRows:
         indicators[rows, np.arange(rows.size)] = 1.0
         for k in range(1, len(finest_first) + 1):
             coarser = [*finest_first[k:], np.zeros(self.y.size, dtype=np.int64)]
-            left = Projection.of(coarser, self.X)
+            dropped = [id(codes) for codes in finest_first[:k]]
+            slopes = [(codes, z) for codes, z in self.slopes if id(codes) not in dropped]
+            left = Projection.of(coarser, self.X, slopes)
             of_rows = left.residuals(indicators)[rows], left.residuals(self.y)[rows]
             distances = np.abs(np.linalg.lstsq(*of_rows, rcond=_EQUAL)[0])
             far = distances >= _CLEAR * distances.max()
             if not far.all():
                 return [int(row) for row in rows[far]]
         return [int(row) for row in rows]
+
+    def cells(self) -> Iterator[tuple[str, LongArray, Callable[[int], str]]]:
+        """Yield name, cell of each row and labels of every two crossed facets with replicates.
+
+        Cells whose effects are a term of the model have no residuals, and are left out.
+        """
+        facets = list(self.codes)
+        for k, a in enumerate(facets):
+            for b in facets[k + 1 :]:
+                if b not in self.crossed[a]:
+                    continue
+                n = len(self.labels[b])
+                keys, codes = number_combinations(
+                    self.codes[a].astype(np.int32), len(self.labels[a]), self.codes[b], n
+                )
+                sums = np.bincount(codes, self.residuals)
+                none = np.abs(sums).max() <= _EQUAL * np.abs(self.residuals).max()
+                if none or keys.size * _REPLICATES > self.y.size:
+                    continue
+                yield f"cells of {a} and {b}", codes.astype(np.int64), _CellNames(self, a, b, keys)
 
     def peers(self, facet: str) -> LongArray:
         """Return groups of rows that agree in all facets that a facet is crossed with."""
@@ -205,6 +232,21 @@ class DiagnosedRows:
         return joined.astype(np.int64)
 
 
+@dataclass(frozen=True, slots=True)
+class _CellNames:
+    """Names of the cells of two facets."""
+
+    rows: DiagnosedRows
+    first: str
+    second: str
+    keys: LongArray
+
+    def __call__(self, cell: int) -> str:
+        labels = self.rows.labels
+        a, b = divmod(int(self.keys[cell]), len(labels[self.second]))
+        return f"{self.first} {labels[self.first][a]}, {self.second} {labels[self.second][b]}"
+
+
 def assess(
     title: str,
     effects: Sequence[PredictedEffects],
@@ -214,6 +256,8 @@ def assess(
     *,
     n: int | None,
     seed: int,
+    slopes: Sequence[MissingSlope] = (),
+    fitted: FittedRows | None = None,
 ) -> Diagnosis:
     """Return the diagnosis of a fit.
 
@@ -226,6 +270,8 @@ def assess(
     not_tested : sentences on what could not be tested before
     n : number of draws of each null distribution; None for 99 to 999 by size
     seed : every test has a stream of its own
+    slopes : tests of slopes that the model has not
+    fitted : the rows with their fitted values, for pictures and lists
     """
     left = list(not_tested)
     samples, tests = _of_effects(effects, n, seed, left)
@@ -238,6 +284,10 @@ def assess(
         residuals, more, outlying = _of_residuals(rows, n, stream(seed, 1000))
         samples.append(residuals)
         tests += more
+        for k, (name, codes, label) in enumerate(rows.cells()):
+            cells, test = _of_cells(name, codes, label, rows, n, stream(seed, 4000 + k))
+            samples.append(cells)
+            tests.append(test)
         normal = all(
             display.snapped(t.p_value, ALPHA) > ALPHA for t in more if t.assumption == "normality"
         )
@@ -255,6 +305,7 @@ def assess(
         cost = table.values.size * max(table.values.shape[1], _COLUMNS) // _COLUMNS
         found.append(findings_of(table, n_draws(cost, n), stream(seed, 3000 + k)))
         tests += found[-1].tests
+    tests += [slope.test for slope in slopes]
     return Diagnosis(
         title,
         rows.y.size,
@@ -265,6 +316,9 @@ def assess(
         tuple(found),
         tuple(left),
         outlying,
+        tuple(slopes),
+        fitted,
+        has_slopes=bool(rows.slopes),
     )
 
 
@@ -282,7 +336,7 @@ def _of_effects(
             )
             continue
         null = independent_null(size, n_draws(size, n), stream(seed, k))
-        sample = EffectSample(term.name, term.values, term.known)
+        sample = EffectSample(term.name, term.values, term.known, envelope=null.envelope)
         samples.append(sample.with_outliers(null.critical(ALPHA), term.label))
         tests += null.tests(samples[-1], "normal effects")
     return samples, tests
@@ -293,7 +347,7 @@ def _of_residuals(
 ) -> tuple[EffectSample, list[AssumptionTest], OutlyingRows | None]:
     e, df = rows.residuals, rows.projection.df
     null = _residual_null(rows.projection, e.size, n_draws(e.size, n), rng)
-    sample = EffectSample("residuals", e / np.sqrt((e @ e) / df))
+    sample = EffectSample("residuals", e / np.sqrt((e @ e) / df), envelope=null.envelope)
     critical = null.critical(ALPHA)
     sample = sample.with_outliers(critical, rows.label)
     return sample, null.tests(sample, "normal residuals"), rows.outlying(critical)
@@ -317,11 +371,36 @@ def _residual_null(
     projection: Projection, size: int, n: int, rng: np.random.Generator
 ) -> ShapeNull:
     """Return the statistics of normal errors, from which all effects are removed."""
-    parts = []
-    for m in blocks(size, n):
-        e = projection.residuals(rng.standard_normal((m, size)).T)
-        parts.append((straightness(sorted_columns(e)), deviates(e)))
-    return ShapeNull(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def draw(m: int) -> FloatArray:
+        return projection.residuals(rng.standard_normal((m, size)).T)
+
+    return ShapeNull.of(draw, size, size, n)
+
+
+def _of_cells(
+    name: str,
+    codes: LongArray,
+    label: Callable[[int], str],
+    rows: DiagnosedRows,
+    n: int | None,
+    rng: np.random.Generator,
+) -> tuple[EffectSample, AssumptionTest]:
+    """Return the mean residuals of cells, times the root of their sizes, and their outliers."""
+    from scipy.sparse import csr_array
+
+    size, root = codes.size, np.sqrt(np.bincount(codes))
+    averages = csr_array((1.0 / root[codes], (codes, np.arange(size))))
+
+    def draw(m: int) -> FloatArray:
+        drawn = rows.projection.residuals(rng.standard_normal((m, size)).T)
+        return np.asarray(averages @ drawn)
+
+    null = ShapeNull.of(draw, root.size, size, n_draws(size, n))
+    scale = np.sqrt(rows.residuals @ rows.residuals / rows.projection.df)
+    sample = EffectSample(name, averages @ (rows.residuals / scale), envelope=null.envelope)
+    sample = sample.with_outliers(null.critical(ALPHA), label)
+    return sample, null.tests(sample, "normal residuals")[1]
 
 
 def _spread(facet: str, rows: DiagnosedRows) -> LevelSpread:

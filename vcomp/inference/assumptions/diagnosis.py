@@ -15,6 +15,7 @@ from vcomp.inference.assumptions.samples import AssumptionTest, EffectSample, sk
 from vcomp.inference.assumptions.two_way_table import TableFindings
 from vcomp.inference.assumptions.verdicts import (
     Deviation,
+    MissingSlope,
     OutlyingRows,
     Verdict,
     verdicts_of,
@@ -166,6 +167,31 @@ def level_spread(
     return LevelSpread(facet, tuple(labels), variances, own, log_sd)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FittedRows:
+    """The rows of a fit with their fitted values and residuals.
+
+    Attributes
+    ----------
+    names : of the rows
+    score : (n,) response
+    fitted : (n,) fixed part plus predicted effects
+    facets : for each facet the (n,) levels
+    covariates : numerical columns of the fixed part and of slopes, (n,) each
+    """
+
+    names: Any
+    score: FloatArray
+    fitted: FloatArray
+    facets: Mapping[str, Any]
+    covariates: Mapping[str, FloatArray]
+
+    @property
+    def resid(self) -> FloatArray:
+        """(n,) scores minus fitted values."""
+        return self.score - self.fitted
+
+
 _LISTED = 5
 """Outliers and pairs that a summary names."""
 
@@ -185,6 +211,9 @@ class Diagnosis(display.Printed):
     tables : of every two crossed facets, with correlations and additivity
     not_tested : what could not be tested, and why
     outlying_rows : by which the residual variance is large; None if there are none
+    slopes : tests of slopes that the model has not
+    rows : with their fitted values; None without
+    has_slopes : whether the model has random slopes
     """
 
     title: str
@@ -196,6 +225,9 @@ class Diagnosis(display.Printed):
     tables: tuple[TableFindings, ...]
     not_tested: tuple[str, ...]
     outlying_rows: OutlyingRows | None = None
+    slopes: tuple[MissingSlope, ...] = ()
+    rows: FittedRows | None = None
+    has_slopes: bool = False
 
     def __repr__(self) -> str:
         return f"<diagnosis of {self.title}: {len(self.tests)} tests>"
@@ -255,8 +287,30 @@ class Diagnosis(display.Printed):
         return pd.DataFrame(rows, columns=["of", "label", "deviate"])
 
     @property
+    def outlying_scores(self) -> pd.DataFrame:
+        """One row per outlying score: levels of the facets, score, fitted, resid, deviate.
+
+        The index has the labels of the rows. ``fitted`` is the fixed part plus predicted effects,
+        ``deviate`` the residual without all effects, in standard deviations; the largest is first.
+        """
+        import pandas as pd
+
+        found = next((s for s in self.samples if s.name == "residuals"), None)
+        at = np.array([] if found is None or self.rows is None else found.places, dtype=np.int64)
+        rows = self.rows or FittedRows((), np.zeros(0), np.zeros(0), {}, {})
+        columns = {name: np.asarray(levels)[at] for name, levels in rows.facets.items()}
+        columns |= {"score": rows.score[at], "fitted": rows.fitted[at], "resid": rows.resid[at]}
+        columns["deviate"] = np.array([z for _, z in found.outliers] if at.size and found else [])
+        names = pd.Index(rows.names)
+        return pd.DataFrame(columns, index=names[at] if len(names) else None)
+
+    @property
     def verdicts(self) -> pd.DataFrame:
-        """One row per kind of number: matters ("no", "slightly" or "yes"), because."""
+        """One row per kind of number: matters, because.
+
+        ``matters`` is "no", "slightly" or "yes", and "strongly" where one cell makes half of the
+        residual sum of squares or more.
+        """
         import pandas as pd
 
         rows = [(v.number, v.matters, v.because) for v in self._verdicts()]
@@ -340,7 +394,13 @@ class Diagnosis(display.Printed):
         return pd.DataFrame({"r": table.row_correlations}, index=index)
 
     def plot(self, ax: Any | None = None) -> list[Any]:
-        """Draw a page of pictures: as Fig. 1 of Urbano (2016), and normal probability plots.
+        """Draw a page of pictures.
+
+        Residuals against fitted values, with the means of groups of them; normal probability plots
+        of the effects of each term and of the residuals, with an envelope that holds 95 % of the
+        draws of normal ones at each place; residuals against each covariate; residual standard
+        deviations by level; and pictures as Fig. 1 of Urbano (2016) of the first two crossed
+        facets.
 
         Parameters
         ----------
@@ -360,13 +420,20 @@ class Diagnosis(display.Printed):
         References
         ----------
         Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Figure 1, page 316.
+        Atkinson, A. C. (1985). *Plots, Transformations and Regression*. Section 4.2, envelopes.
         """
         from vcomp import plots
 
+        rows = self.rows
+        against = {} if rows is None else {"fitted value": rows.fitted, **rows.covariates}
         return plots.assumptions(
             {s.name: s.deviates for s in self.samples},
             {s.facet: np.sqrt(s.variances) for s in self.spreads},
             [self._drawn(found) for found in self.tables[:1]],
+            envelopes={s.name: s.envelope for s in self.samples if s.envelope is not None},
+            residuals={}
+            if rows is None
+            else {name: (x, rows.resid) for name, x in against.items()},
             ax=ax,
         )
 
@@ -401,7 +468,10 @@ class Diagnosis(display.Printed):
             for t, p in zip(self.tests, self._adjusted, strict=True)
         ]
         inflation = {s.name: s.inflation for s in self.samples}
-        return verdicts_of(deviations, self.sizes, self.tables, inflation, self.outlying_rows)
+        return verdicts_of(
+            deviations, self.sizes, self.tables, inflation, self.outlying_rows, self.slopes,
+            has_slopes=self.has_slopes,
+        )  # fmt: skip
 
     def _skewness(self, test: AssumptionTest) -> float:
         found = {s.name: s for s in self.samples}
@@ -468,7 +538,7 @@ _NOT_SEEN = (
     "Whether the levels of facets are a random sample of their universe cannot be seen in scores."
 )
 
-_ANSWERS = {"no": "no matter.", "slightly": "slightly.", "yes": "yes."}
+_ANSWERS = {"no": "no matter.", "slightly": "slightly.", "yes": "yes.", "strongly": "strongly."}
 
 
 def _effect(test: AssumptionTest) -> str:

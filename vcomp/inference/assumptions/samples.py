@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from vcomp._typing import FloatArray
+from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import PlanError
 
 Assumption: TypeAlias = Literal[
@@ -18,6 +18,7 @@ Assumption: TypeAlias = Literal[
     "uncorrelated",
     "uncorrelated effects",
     "additivity",
+    "equal slopes",
 ]
 
 _DRAWN = 20_000_000
@@ -191,6 +192,32 @@ def deviates(samples: FloatArray) -> FloatArray:
     return np.asarray(np.abs(d).max(axis=0) / np.maximum(sd, 1e-300))
 
 
+_ENVELOPE = (0.025, 0.975)
+"""Quantiles of the draws at each place of a probability plot, the ends of its envelope."""
+
+_MOST_PLACES = 2_000
+"""Largest number of places of an envelope."""
+
+
+def spaced_places(size: int) -> LongArray:
+    """Return places among ordered values: all, or those of the ends and some in the middle.
+
+    Parameters
+    ----------
+    size : number of values
+
+    Examples
+    --------
+    >>> spaced_places(4).tolist(), spaced_places(10**6).size
+    ([0, 1, 2, 3], 2000)
+    """
+    if size <= _MOST_PLACES:
+        return np.arange(size)
+    end = _MOST_PLACES // 4
+    middle = np.linspace(end, size - end - 1, _MOST_PLACES // 2).astype(np.int64)
+    return np.concatenate([np.arange(end), middle, np.arange(size - end, size)])
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class EffectSample:
     """Effects of a term or residuals, in units of their standard deviation under the model.
@@ -203,12 +230,16 @@ class EffectSample:
         variance of the prediction error, over σ²; 1 of residuals
     outliers : what is outlying, with its deviation from the mean in standard deviations, the
         largest first
+    places : of the outliers among the values
+    envelope : (3, k) normal quantiles, and the ends of 95 % of the draws there; None without draws
     """
 
     name: str
     values: FloatArray
     known: float = 1.0
     outliers: tuple[tuple[str, float], ...] = ()
+    places: tuple[int, ...] = ()
+    envelope: FloatArray | None = None
 
     @property
     def deviates(self) -> FloatArray:
@@ -233,8 +264,9 @@ class EffectSample:
         """
         z = self.deviates
         beyond = np.flatnonzero(np.abs(z) > critical)
-        order = beyond[np.argsort(-np.abs(z[beyond]), kind="stable")]
-        return replace(self, outliers=tuple((label(int(k)), float(z[k])) for k in order))
+        order = beyond[np.argsort(-np.abs(z[beyond]), kind="stable")].tolist()
+        outliers = tuple((label(k), float(z[k])) for k in order)
+        return replace(self, outliers=outliers, places=tuple(order))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -244,10 +276,33 @@ class ShapeNull:
     Attributes
     ----------
     straightness, deviates : (n,) statistics of the draws
+    envelope : of the ordered draws, as of :class:`EffectSample`
     """
 
     straightness: FloatArray
     deviates: FloatArray
+    envelope: FloatArray | None = None
+
+    @classmethod
+    def of(cls, draw: Callable[[int], FloatArray], size: int, cost: int, n: int) -> ShapeNull:
+        """Return the statistics of drawn samples.
+
+        Parameters
+        ----------
+        draw : returns some samples, one in each column
+        size : of a sample
+        cost : numbers in memory for a sample
+        n : number of samples
+        """
+        places, parts = spaced_places(size), []
+        for m in blocks(cost, n):
+            ordered = sorted_columns(draw(m))
+            z = ordered[places] - ordered.mean(axis=0)
+            z /= np.maximum(ordered.std(axis=0, ddof=1), 1e-300)
+            parts.append((straightness(ordered), deviates(ordered), z.T))
+        straight, farthest, z = (np.concatenate(column) for column in zip(*parts, strict=True))
+        ends = np.quantile(z, _ENVELOPE, axis=0)
+        return cls(straight, farthest, np.vstack([normal_quantiles(size)[places], ends]))
 
     def tests(self, sample: EffectSample, how: str) -> list[AssumptionTest]:
         """Return the tests of normality and of outliers.
@@ -289,8 +344,4 @@ def independent_null(size: int, n: int, rng: np.random.Generator) -> ShapeNull:
     n : number of samples
     rng : random numbers
     """
-    parts = []
-    for m in blocks(size, n):
-        z = rng.standard_normal((m, size)).T
-        parts.append((straightness(sorted_columns(z)), deviates(z)))
-    return ShapeNull(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return ShapeNull.of(lambda m: rng.standard_normal((m, size)).T, size, size, n)

@@ -35,6 +35,8 @@ class Projection:
     ----------
     groups : for each term the group of every row, from 0; no term is nested in another
     X : (n, p) columns of the fixed part, or None
+    slopes : for each slope the group of every row, and the (n,) values by which its effects are
+        multiplied, of size 1 or 0 in each group
 
     Examples
     --------
@@ -45,22 +47,30 @@ class Projection:
 
     groups: tuple[LongArray, ...]
     X: FloatArray | None
+    slopes: tuple[tuple[LongArray, FloatArray], ...] = ()
 
     @classmethod
-    def of(cls, groups: Sequence[LongArray], X: FloatArray | None = None) -> Projection:
+    def of(
+        cls,
+        groups: Sequence[LongArray],
+        X: FloatArray | None = None,
+        slopes: Sequence[tuple[LongArray, FloatArray]] = (),
+    ) -> Projection:
         """Return the projection of some terms; those that others are nested in are left out.
 
         Parameters
         ----------
         groups : for each term the group of every row, from 0
         X : columns of the fixed part
+        slopes : for each slope the group of every row and the value of its column
         """
         kept: list[LongArray] = []
         for codes in sorted(groups, key=lambda g: -int(g.max())):
             if not any(_determines(finer, codes) for finer in kept):
                 kept.append(codes)
         columns = None if X is None or X.shape[1] == 0 else X
-        return cls(tuple(kept), columns)
+        within = tuple((codes, _of_unit_size(codes, z, kept)) for codes, z in slopes)
+        return cls(tuple(kept), columns, within)
 
     def residuals(self, y: FloatArray) -> FloatArray:
         """Return the residuals of one response, (n,), or of several, (n, m)."""
@@ -79,7 +89,9 @@ class Projection:
         n = float(self.groups[0].size)
         largest = float(self._matrices[0].shape[1])
         if self._inverse is None:
-            return float(n - largest - sum(m.shape[1] - 1 for m in self._matrices[1:]) - self._own)
+            others = sum(m.shape[1] - 1 for m in self._matrices[1:])
+            of_slopes = sum(np.unique(codes[z != 0.0]).size for codes, z in self.slopes)
+            return float(n - largest - others - of_slopes - self._own)
         return float(n - largest - self._rank)
 
     # The largest term is absorbed; S = Z'MZ of the other columns Z ---------------------------
@@ -93,10 +105,17 @@ class Projection:
         return tuple(csr_array((ones, (rows, codes))) for codes in self.groups)
 
     @cached_property
+    def _of_slopes(self) -> tuple[Any, ...]:
+        from scipy.sparse import csr_array
+
+        rows = np.arange(self.groups[0].size)
+        return tuple(csr_array((z, (rows, codes))) for codes, z in self.slopes)
+
+    @cached_property
     def _columns(self) -> Any:
         from scipy.sparse import csr_array, hstack
 
-        others = list(self._matrices[1:])
+        others = [*self._matrices[1:], *self._of_slopes]
         if self.X is not None:
             # Deviations from the means of the largest term, which S has in any case: products of
             # columns far from zero, or in other units, lose no digits.
@@ -135,7 +154,8 @@ class Projection:
         """The rank of what the columns of X have beyond the terms, if these are swept out."""
         if self.X is None:
             return 0.0
-        rest = Projection(self.groups, None)._by_sweeps(self.X / np.linalg.norm(self.X, axis=0))
+        others = Projection(self.groups, None, self.slopes)
+        rest = others._by_sweeps(self.X / np.linalg.norm(self.X, axis=0))
         return float(np.linalg.matrix_rank(rest, tol=_BEYOND))
 
     def _means(self, term: int, y: FloatArray) -> FloatArray:
@@ -153,11 +173,23 @@ class Projection:
             before = rest
             for term in range(len(self.groups)):
                 rest = rest - self._means(term, rest)
+            for matrix in self._of_slopes:
+                rest = rest - matrix @ (matrix.T @ rest)
             if q is not None:
                 rest = rest - q @ (q.T @ rest)
             if float(np.abs(rest - before).max()) <= _CLOSE * scale:
                 break
         return rest
+
+
+def _of_unit_size(codes: LongArray, z: FloatArray, groups: Sequence[LongArray]) -> FloatArray:
+    """Return a column of size 1 in each group, or 0 where it is a combination of the terms."""
+    counts, within = np.bincount(codes), z
+    if any(_determines(finer, codes) for finer in groups):
+        within = z - (np.bincount(codes, z) / counts)[codes]
+    size = np.sqrt(np.bincount(codes, within * within))
+    rounded = size <= _BEYOND * np.sqrt(np.bincount(codes, z * z))
+    return np.asarray(within / np.where(rounded, np.inf, size)[codes])
 
 
 def _determines(finer: LongArray, coarser: LongArray) -> bool:

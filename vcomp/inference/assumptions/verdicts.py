@@ -9,10 +9,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from vcomp import display
-from vcomp.inference.assumptions.samples import Assumption
+from vcomp.inference.assumptions.samples import Assumption, AssumptionTest
 from vcomp.inference.assumptions.two_way_table import TableFindings
 
-Matters: TypeAlias = Literal["no", "slightly", "yes"]
+Matters: TypeAlias = Literal["no", "slightly", "yes", "strongly"]
 
 _LARGE: dict[str, float] = {
     "normality": 1.0,
@@ -21,6 +21,7 @@ _LARGE: dict[str, float] = {
     "uncorrelated": 0.2,
     "uncorrelated effects": 0.2,
     "additivity": 0.05,
+    "equal slopes": 0.1,
 }
 """From these effect sizes on a deviation is large; below, its consequences are small."""
 
@@ -32,6 +33,9 @@ _F_SLIGHT, _F_LARGE = 0.065, 0.1
 """True levels of an F test at .05 that count as a deviation."""
 
 _LARGEST_POWER = 3.0
+
+_MOST_OF_IT = 0.5
+"""Share of the residual sum of squares that one cell makes and that is "strongly"."""
 
 _INFLATED = 1.5
 """Outliers by which a variance is so many times as large matter."""
@@ -67,7 +71,7 @@ class Verdict:
     Attributes
     ----------
     number : of the library
-    matters : ``"no"``, ``"slightly"`` or ``"yes"``
+    matters : ``"no"``, ``"slightly"``, ``"yes"`` or ``"strongly"``
     because : the reason, a sentence
     """
 
@@ -84,16 +88,55 @@ class OutlyingRows:
     ----------
     labels : of the rows
     variance, without : residual variance with and without them
+    share : of the residual sum of squares that they make
+    one_cell : whether they have the same levels of all facets
     """
 
     labels: tuple[str, ...]
     variance: float
     without: float
+    share: float = 0.0
+    one_cell: bool = False
 
     @property
     def inflation(self) -> float:
         """How many times as large the variance is with the rows."""
         return self.variance / self.without if self.without > 0.0 else np.inf
+
+
+@dataclass(frozen=True, slots=True)
+class MissingSlope:
+    """A slope that a model has not, tested by the fit of the model with it.
+
+    Attributes
+    ----------
+    covariate, groups : of the slope
+    written : the term with the slope, as it is written in a formula
+    in_place_of : the term of the model, as it is written
+    statistic, p_value : of the likelihood ratio
+    mean, sd : fixed effect of the covariate, and standard deviation of the slopes about it
+    residual, with_slopes : residual variance of the model, and of that with the slope
+    """
+
+    covariate: str
+    groups: str
+    written: str
+    in_place_of: str
+    statistic: float
+    p_value: float
+    mean: float
+    sd: float
+    residual: float
+    with_slopes: float
+
+    @property
+    def test(self) -> AssumptionTest:
+        """The test; its effect is the share of the residual variance that slopes take."""
+        return AssumptionTest(
+            "equal slopes", f"{self.covariate} by {self.groups}", self.statistic, self.p_value,
+            1.0 - self.with_slopes / self.residual, "share of residual variance",
+            "likelihood ratio, mixture of χ²",
+        )  # fmt: skip
 
 
 def verdicts_of(
@@ -102,6 +145,9 @@ def verdicts_of(
     tables: Sequence[TableFindings],
     inflation: Mapping[str, float] | None = None,
     rows: OutlyingRows | None = None,
+    slopes: Sequence[MissingSlope] = (),
+    *,
+    has_slopes: bool = False,
 ) -> list[Verdict]:
     """Return what the deviations matter for.
 
@@ -112,14 +158,17 @@ def verdicts_of(
     tables : of crossed facets
     inflation : how many times as large variances are with outliers, by what these are of
     rows : those that are outlying
+    slopes : tests of slopes that the model has not
+    has_slopes : whether the model has random slopes: D-studies and robust intervals are for others
     """
     every = [
         _of_estimates(found, inflation or {}, rows),
-        _of_default_intervals(found, sizes),
-        _of_normal_theory(found),
+        _of_fixed_effects(found, slopes),
+        None if has_slopes else _of_default_intervals(found, sizes),
+        _of_normal_theory(found, "" if has_slopes else "; use the default"),
         *(_of_f_test(found, table) for table in tables),
         _of_tau(found, sizes, tables),
-        _of_sizes(found, tables),
+        None if has_slopes else _of_sizes(found, tables),
         _of_draws(found),
     ]
     return [verdict for verdict in every if verdict is not None]
@@ -144,10 +193,14 @@ def _of_estimates(
     outliers = _some(found, "outliers")
     if outliers and rows is not None and rows.inflation >= _INFLATED:
         one = len(rows.labels) == 1
+        alone = rows.one_cell and display.snapped(rows.share, _MOST_OF_IT) >= _MOST_OF_IT
+        makes = f"{'It makes' if one else 'They make'} {display.percent(rows.share, 0)} of the "
+        makes = f"{makes}residual sum of squares. " if alone else ""
         return Verdict(
-            number, "yes",
+            number, "strongly" if alone else "yes",
             f"Without {'; '.join(rows.labels)} the residual variance would be "
-            f"{display.number(rows.without)} in place of {display.number(rows.variance)}. Check "
+            f"{display.number(rows.without)} in place of {display.number(rows.variance)}. "
+            f"{makes}Check "
             f"{'this result' if one else 'these results'}; correct or leave out what is an error, "
             "and fit again.",
         )  # fmt: skip
@@ -188,7 +241,27 @@ def _of_default_intervals(found: Sequence[Deviation], sizes: Mapping[str, int]) 
     return Verdict(number, "no", "They allow for any distribution and for unequal variances.")
 
 
-def _of_normal_theory(found: Sequence[Deviation]) -> Verdict:
+def _of_fixed_effects(
+    found: Sequence[Deviation], slopes: Sequence[MissingSlope]
+) -> Verdict | None:
+    if not slopes:
+        return None
+    number = "Fixed effects, their tests and intervals"
+    unequal = _some(found, "equal slopes")
+    if not unequal:
+        return Verdict(number, "no", "No effect of a covariate differs between levels.")
+    of = {slope.test.of: slope for slope in slopes}
+    words = [
+        f"The effect of {x.covariate} differs between {display.levels_of(x.groups)}, with a "
+        f"standard deviation of {display.number(x.sd, 3)} about {display.number(x.mean, 3)}: fit "
+        f"{x.written} in place of {x.in_place_of}; the residual variance is then "
+        f"{display.number(x.with_slopes)} in place of {display.number(x.residual)}."
+        for x in (of[d.of] for d in unequal)
+    ]
+    return Verdict(number, _degree(unequal), " ".join(words))
+
+
+def _of_normal_theory(found: Sequence[Deviation], instead: str) -> Verdict:
     number = "Intervals from normal theory (mls, f, satterthwaite, log, wald, profile, bootstrap)"
     deviating = _some(found, "normality", "outliers", "equal variances")
     if not deviating:
@@ -200,11 +273,11 @@ def _of_normal_theory(found: Sequence[Deviation]) -> Verdict:
         return Verdict(
             number, _degree(deviating),
             f"With the kurtosis of {heaviest.of} a standard error is about "
-            f"{display.number(factor, 2)} times that of normal theory; use the default.",
+            f"{display.number(factor, 2)} times that of normal theory{instead}.",
         )  # fmt: skip
     return Verdict(
         number, _degree(deviating), f"They assume normal effects of one variance, and "
-        f"{_names(deviating)} deviate; use the default.",
+        f"{_names(deviating)} deviate{instead}.",
     )  # fmt: skip
 
 

@@ -7,6 +7,8 @@ from .collection import collect as collect
 from .delete_one import Jackknife as Jackknife
 from .delete_one import jackknife as jackknife
 from .facet import facet_bootstrap as facet_bootstrap
+from .levels_left_out import LevelInfluence as LevelInfluence
+from .levels_left_out import level_influence as level_influence
 from .parametric import drawn_refits as drawn_refits
 from .parametric import parametric_bootstrap as parametric_bootstrap
 from .refits import Recipe as Recipe

@@ -102,9 +102,13 @@ class Sample:
             compact_codes=self.codes,
             facet_sizes=self.n_levels,
             terms=terms,
+            effects=None if chunk.effects is None else self._of_rows(chunk.effects),
         )
         partial = find_partial_grid(codes, n_levels) if grid is None else None
         return Statistics.from_rows(made, grid, partial)
+
+    def _of_rows(self, effects: Sequence[FloatArray | None]) -> tuple[FloatArray | None, ...]:
+        return tuple(None if z is None else z[self.rows] for z in effects)
 
     def groups(self, design: Design) -> tuple[IntArray, ...]:
         """Return the group of each row in each term.
@@ -337,6 +341,12 @@ class GeneratingFit:
         """Return `n` responses drawn from the fit, (rows, n); see :func:`simulate_responses`."""
         return simulate_responses(rows, self.positive_part(), self.beta, n, rng)
 
+    @property
+    def _start(self) -> FloatArray:
+        """Components to start from: a covariance of slopes may be below zero."""
+        is_matrix = self.stats.blocks is not None
+        return self.values if is_matrix else np.maximum(self.values, 0.0)
+
     def refit(self, design: Design, draw: Callable[[], Statistics]) -> Refitted:
         """Return the estimate from drawn rows, or the reason of its failure.
 
@@ -348,8 +358,9 @@ class GeneratingFit:
         names = self.recipe.names
         try:
             stats = draw()
-            check_identified(stats, names[:-1], self.fixed_names, design.x_origin)
-            found = refit_of(stats, self.recipe, np.maximum(self.values, 0.0))(stats)
+            terms = names[: len(stats.sizes)]  # covariances of slopes follow
+            check_identified(stats, terms, self.fixed_names, design.x_origin)
+            found = refit_of(stats, self.recipe, self._start)(stats)
         except (VcompError, np.linalg.LinAlgError) as error:
             return Refitted.failed(len(names), len(self.fixed_names), str(error))
         return found if found.converged else replace(found, reason=_NOT_CONVERGED)
@@ -364,7 +375,7 @@ class GeneratingFit:
         design : of the data
         draw : returns the statistics of a sample by number; may raise a ``VcompError``
         """
-        strata = StrataRefits.of(self.stats, self.recipe, np.maximum(self.values, 0.0))
+        strata = StrataRefits.of(self.stats, self.recipe, self._start)
         if strata is None:
             return None
 
@@ -383,7 +394,7 @@ class GeneratingFit:
 
     def stacked(self) -> StackedRefits | None:
         """Return the refits of many parts of the rows at once; None if that is not faster."""
-        return StackedRefits.of(self.stats, self.recipe, np.maximum(self.values, 0.0))
+        return StackedRefits.of(self.stats, self.recipe, self._start)
 
     def refits_of_samples(self, design: Design, draw: Callable[[int], Sample]) -> Work:
         """Return the work of a thread that refits samples of rows by number.
@@ -517,8 +528,8 @@ def replicates_of(
         names=fit.recipe.names,
         fixed_names=fit.fixed_names,
         numbers=np.array(numbers, dtype=np.int64),
-        values=np.array([f.values for f in found]).reshape(-1, k),
-        beta=np.array([fit.uncentre(f.beta) for f in found]).reshape(-1, p),
+        values=np.array([f.values for f in found]).reshape(len(found), k),
+        beta=np.array([fit.uncentre(f.beta) for f in found]).reshape(len(found), p),
         llf=np.array([f.llf for f in found], dtype=float),
         converged=np.array([f.converged for f in found], dtype=bool),
         seed=seed,

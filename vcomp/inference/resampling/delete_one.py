@@ -339,7 +339,7 @@ def jackknife(
     check_levels(design, levels, 2 if structure.nested_in[name] else _FEWEST)
     left_out = np.flatnonzero(levels.last - levels.first > 1)
 
-    found = _without_each(fit, design, levels, left_out, workers=workers, progress=progress)
+    found = without_each(fit, design, levels, left_out, workers=workers, progress=progress)
     fingerprint = {**fit.fingerprint(), "facets": [name]}
     made = replicates_of(fit, found, KIND, fingerprint, 0, left_out.size)
     report_failures(made, found.values(), f"fits without one {name}")
@@ -352,11 +352,11 @@ def jackknife(
         whole=fit.values,
         whole_beta=fit.uncentre(fit.beta),
         groups=groups,
-        levels=_in_words(design, levels, whole, left_out),
+        levels=levels_in_words(design, levels, whole, left_out),
     )
 
 
-def _without_each(
+def without_each(
     fit: GeneratingFit,
     design: Design,
     levels: Levels,
@@ -369,6 +369,15 @@ def _without_each(
 
     The sums of a level's rows are taken off those of all rows. Many small data sets are then
     fitted together; of larger ones the likelihoods follow from those of all rows.
+
+    Parameters
+    ----------
+    fit : the fit that is repeated, with the statistics of its rows
+    design : of its data
+    levels : the rows of each level
+    left_out : (J,) levels that are left out
+    workers : number of threads
+    progress : whether to show a bar; None shows one if stderr is a terminal
     """
     rows = fit.stats.rows
     whole, n = Sample.whole(rows), left_out.size
@@ -415,8 +424,18 @@ def pseudo_values(whole: FloatArray, left: FloatArray, groups: LongArray) -> Flo
     return n * whole - (n - 1) * left
 
 
-def _in_words(design: Design, levels: Levels, whole: Sample, chosen: LongArray) -> tuple[str, ...]:
-    """Return the names of levels, after those that they are nested in."""
+def levels_in_words(
+    design: Design, levels: Levels, whole: Sample, chosen: LongArray
+) -> tuple[str, ...]:
+    """Return the names of levels, after those that they are nested in.
+
+    Parameters
+    ----------
+    design : of the data
+    levels : the rows of each level
+    whole : the sample of all rows
+    chosen : levels that are named
+    """
     structure = design.structure
     name = design.facets[levels.facet].name
     places = [f for f, n in enumerate(structure.facets) if n in structure.nested_in[name]]

@@ -436,8 +436,9 @@ class StackedRefits:
         start : (k + 1,) components at which iterations start
         """
         climbs = _Climbs.of(recipe, start)
-        # Orthogonal strata have engines of their own.
-        usual = climbs is not None and climbs.by_any_engine and stats.strata is None
+        # Orthogonal strata and slopes have engines of their own.
+        own = stats.strata is not None or stats.blocks is not None
+        usual = climbs is not None and climbs.by_any_engine and not own
         if climbs is None or not usual or stats.make_cells is None:
             return None
         chunk = stats.cells

@@ -113,7 +113,8 @@ class Surface:
         v : (k + 1,) components, from which maxima are not far
         """
         options = recipe.estimator
-        if not isinstance(options, LikelihoodMethod) or stats.strata is not None:
+        own = stats.strata is not None or stats.blocks is not None
+        if not isinstance(options, LikelihoodMethod) or own:
             return None
         held = options.known(recipe.names).held
         terms = np.flatnonzero(~held[:-1])

@@ -1,0 +1,158 @@
+"""Slopes that a model leaves out: whether the effect of a covariate differs between levels.
+
+Each is tested by the likelihood ratio of the model with the slope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray
+from vcomp.design import learn_blocks
+from vcomp.estimators import get_estimator
+from vcomp.exceptions import VcompError
+from vcomp.formula import INTERCEPT, RESIDUAL, Formula, RandomTerm
+from vcomp.inference import hypotheses
+from vcomp.inference.assumptions import MissingSlope
+from vcomp.model.row_access import RowAccess
+from vcomp.statistics import Statistics
+
+_MOST_ROWS, _MOST_EFFECTS, _MOST_FITS = 50_000, 2_000, 12
+"""Rows, effects of all random terms, and fits up to which slopes are tested."""
+
+_CONSTANT = 1e-10
+"""Share of the squares of a covariate below which it does not vary within groups."""
+
+
+def missing_slopes(access: RowAccess) -> tuple[list[MissingSlope], list[str]]:
+    """Return the tests of slopes that a fit has not, and sentences on those that are not tested.
+
+    Parameters
+    ----------
+    access : model and estimate
+    """
+    candidates = list(_candidates(access))
+    stats = access.data.statistics
+    too_many = stats.n > _MOST_ROWS or sum(stats.sizes) > _MOST_EFFECTS
+    found, left = [], []
+    for k, (bar, covariate) in enumerate(candidates):
+        groups = ":".join(bar.facets)
+        what = (
+            f"Whether the effect of {covariate} differs between levels of {groups} is not tested"
+        )
+        if too_many or k >= _MOST_FITS or access.estimate.held:
+            why = "components are held" if access.estimate.held else "the fit would take long"
+            left.append(f"{what}: {why}.")
+            continue
+        try:
+            found.append(_tested(access, bar, covariate))
+        except (VcompError, np.linalg.LinAlgError) as error:
+            left.append(f"{what}: {error}.")
+    return found, left
+
+
+def is_numerical(column: Any) -> bool:
+    """Whether a column of the fixed part has numbers.
+
+    Parameters
+    ----------
+    column : of the data
+    """
+    return np.asarray(column).dtype.kind in "iuf"
+
+
+def _candidates(access: RowAccess) -> Iterator[tuple[RandomTerm, str]]:
+    """Yield each bar with an intercept, and each covariate that varies within its groups."""
+    design, rows = access.data.design, access.data.kept_rows
+    bars, chunk = _bars(design.formula), access.data.statistics.rows
+    covariates = {
+        name: np.asarray(rows.fixed[name], dtype=float)
+        for name in design.fixed.names
+        if name in rows.fixed and is_numerical(rows.fixed[name])
+    }
+    for block, bar in zip(design.formula.blocks, bars, strict=True):
+        if INTERCEPT not in bar.effects:
+            continue
+        used = {e for other in bars if set(other.facets) == set(bar.facets) for e in other.effects}
+        codes = chunk.codes[block[0]]
+        for name, x in covariates.items():
+            if name not in used and name not in bar.facets and _varies(x, codes):
+                yield bar, name
+
+
+def _bars(formula: Formula) -> list[RandomTerm]:
+    """Return the bars of the formula of a design, whose terms are one effect each."""
+    bars = []
+    for number, block in enumerate(formula.blocks):
+        terms = [formula.random[t] for t in block]
+        effects = tuple(effect for term in terms for effect in term.effects)
+        name = ":".join(terms[0].facets)
+        bars.append(replace(terms[0], name=name, effects=effects, block=number))
+    return bars
+
+
+def _varies(x: FloatArray, codes: IntArray) -> bool:
+    centred = x - x.mean()
+    within = centred - (np.bincount(codes, centred) / np.bincount(codes))[codes]
+    return float(within @ within) > _CONSTANT * float(centred @ centred)
+
+
+def _tested(access: RowAccess, bar: RandomTerm, covariate: str) -> MissingSlope:
+    """Return the test of a slope from the fit of the model with it."""
+    design, estimate = access.data.design, access.estimate
+    wider = replace(
+        bar, effects=(*bar.effects, covariate), covariates=(*bar.covariates, covariate)
+    )
+    formula, larger = _with_slope(access, bar, wider)
+    method = estimate.method if estimate.method in ("reml", "ml") else "reml"
+    names = (*formula.component_names, RESIDUAL)
+    fit = get_estimator(method).estimate(larger, names)
+    name = wider.of_column(covariate).name
+    ratio = hypotheses.component_test(
+        hypotheses.ComponentFit(fit, None, False, larger, _no_components, has_matrices=True),
+        name, "lrt", hypotheses.Simulation(),
+    )  # fmt: skip
+    at = design.fixed.names.index(covariate)
+    beta, _ = design.uncentre(fit.beta, np.zeros((fit.beta.size, fit.beta.size)))
+    return MissingSlope(
+        covariate=covariate,
+        groups=":".join(bar.facets),
+        written=f"({' + '.join(wider.effects[1:])}|{':'.join(bar.facets)})",
+        in_place_of=bar.written,
+        statistic=ratio.statistic,
+        p_value=ratio.p_value,
+        mean=float(beta[at]),
+        sd=float(np.sqrt(max(fit.values[names.index(name)], 0.0))),
+        residual=float(estimate.values[-1]),
+        with_slopes=float(fit.values[-1]),
+    )
+
+
+def _with_slope(
+    access: RowAccess, bar: RandomTerm, wider: RandomTerm
+) -> tuple[Formula, Statistics]:
+    """Return the formula of a model in which a bar has one more slope, and its statistics."""
+    data, design = access.data, access.data.design
+    bars = _bars(design.formula)
+    whole = replace(
+        design.formula, random=tuple(wider if own.block == bar.block else own for own in bars)
+    )
+    columns, n = data.kept_rows.fixed, data.statistics.rows.response.size
+    formula, blocks = learn_blocks(whole, columns, data.reading.environment, n)
+    first = [design.terms[block[0]] for block in design.formula.blocks]
+    of_bar = {own.block: term for own, term in zip(bars, first, strict=True)}
+    chunk = replace(
+        data.statistics.rows,
+        terms=tuple(of_bar[term.block] for term in formula.random),
+        blocks=blocks,
+        effects=blocks.values(columns, n),
+    )
+    return formula, Statistics.from_rows(chunk, None)
+
+
+def _no_components() -> Any:
+    raise AssertionError("a likelihood ratio needs no robust components")
