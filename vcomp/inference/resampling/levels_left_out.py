@@ -153,9 +153,10 @@ class LevelInfluence(display.Printed):
 
         Those of a component that is 0 in all rows are nan.
         """
+        import pandas as pd
+
         size = np.where(self.whole == 0.0, np.nan, np.abs(self.whole))
-        changes: pd.DataFrame = (self.components - self.whole) / size
-        return changes
+        return pd.DataFrame((self.values - self.whole) / size, self._index, self.names)
 
     def plot(self, ax: Any | None = None) -> Any:
         """Draw Cook's distances of the levels, or the largest changes without a fixed part.
