@@ -1,6 +1,6 @@
 """The estimators by name: ``get_estimator`` returns that of a method such as ``"reml"``.
 
-A new estimator needs an entry in ``MethodName`` and ``_class_of``.
+A new estimator needs an entry in ``MethodName`` and ``_CLASSES``.
 """
 
 from __future__ import annotations
@@ -41,21 +41,15 @@ MethodName: TypeAlias = Literal["reml", "ml", "anova", "type1", "henderson3", "m
 METHODS: tuple[MethodName, ...] = get_args(MethodName)
 
 
-def _class_of(method: str) -> Any:
-    """Return the class of an estimator, whose file is imported when it is used."""
-    match method:
-        case "reml":
-            return likelihood.REML
-        case "ml":
-            return likelihood.ML
-        case "anova":
-            return quadratic.ANOVA
-        case "type1":
-            return quadratic.Type1
-        case "henderson3":
-            return quadratic.Henderson3
-    return quadratic.MINQUE
-
+_CLASSES: dict[str, tuple[Any, str]] = {
+    "reml": (likelihood, "REML"),
+    "ml": (likelihood, "ML"),
+    "anova": (quadratic, "ANOVA"),
+    "type1": (quadratic, "Type1"),
+    "henderson3": (quadratic, "Henderson3"),
+    "minque": (quadratic, "MINQUE"),
+}
+"""Room and class of each method; the file of a class is imported when it is used."""
 
 _OPTIMISER = "it is an optimiser of other libraries, and none is chosen here: leave method= out"
 
@@ -84,7 +78,7 @@ def get_estimator(method: str, **options: Any) -> Estimator:
     """
     refuse_foreign(options)
     name = str(method).lower()
-    known = _class_of(name) if name in METHODS else plugin("estimators", str(method))
+    known = getattr(*_CLASSES[name]) if name in METHODS else plugin("estimators", str(method))
     if known is None:
         methods = [*METHODS, *plugin_names("estimators")]
         listed = ", ".join(map(repr, methods))

@@ -195,13 +195,9 @@ class _Threads:
                     self._limits.pop().restore_original_limits()
                 return
             # SciPy brings a library of its own, perhaps while others are limited.
-            before, self._loaded = self._loaded, _n_loaded()
+            before, self._loaded = self._loaded, 1 + ("scipy.linalg" in sys.modules)
             if not self._limits or before < self._loaded:
                 self._limits.append(_controller(self._loaded).limit(limits=1, user_api="blas"))
-
-
-def _n_loaded() -> int:
-    return 1 + ("scipy.linalg" in sys.modules)
 
 
 @cache
