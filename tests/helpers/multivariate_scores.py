@@ -10,7 +10,8 @@ from patsy import EvalEnvironment
 
 import vcomp
 from vcomp.estimators.likelihood import elements
-from vcomp.multivariate.variables import lay_out, read_scores
+from vcomp.multivariate.variable_layout import lay_out
+from vcomp.multivariate.variables import read_scores
 
 SMALL = pd.DataFrame(
     {

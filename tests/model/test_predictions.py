@@ -18,7 +18,7 @@ from vcomp.estimators.likelihood import prediction_errors
 from vcomp.estimators.likelihood.choose import EngineLimits, blocked_for_variances
 from vcomp.estimators.likelihood.prediction_errors import prediction_variances
 from vcomp.exceptions import EstimationError
-from vcomp.model.prediction import Located
+from vcomp.model.located_rows import Located
 
 COMPONENTS = (0.0, 0.3, 2.0)
 

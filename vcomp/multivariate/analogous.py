@@ -31,7 +31,7 @@ from vcomp._typing import BoolArray, FloatArray, IntArray
 from vcomp.design import number_combinations
 from vcomp.estimators.likelihood import InformationKind, LastPoint, elements
 from vcomp.exceptions import EstimationError
-from vcomp.multivariate.variables import VariableLayout, sums_of
+from vcomp.multivariate.variable_layout import VariableLayout, sums_of
 from vcomp.numerics import Positive, solve
 
 _MOST_COLUMNS = 400
