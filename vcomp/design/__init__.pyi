@@ -9,6 +9,7 @@ from .design import read_groups as read_groups
 from .effect_columns import CovarianceBlocks as CovarianceBlocks
 from .effect_columns import learn_blocks as learn_blocks
 from .grid import Grid as Grid
+from .grid import JoinedLevels as JoinedLevels
 from .grid import PartialGrid as PartialGrid
 from .grid import are_nested as are_nested
 from .grid import find_combinations as find_combinations

@@ -56,6 +56,67 @@ def number_combinations(
     return np.flatnonzero(occurs), number[joined]
 
 
+@dataclass(frozen=True, slots=True)
+class JoinedLevels:
+    """Levels of several facets as the digits of one integer, the lowest those of the last facet.
+
+    Attributes
+    ----------
+    places : positions of the facets
+    sizes : their numbers of levels
+
+    Examples
+    --------
+    >>> joined = JoinedLevels((2, 0), (5, 10))
+    >>> joined.numbers({0: np.array([7]), 2: np.array([4])})
+    array([47])
+    >>> joined.steps(3)
+    array([ 1,  0, 10])
+    """
+
+    places: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    def steps(self, n_places: int) -> LongArray:
+        """Return the factor of each facet's level, 0 for other facets.
+
+        Parameters
+        ----------
+        n_places : number of all facets
+        """
+        steps, step = np.zeros(n_places, dtype=np.int64), 1
+        for place, size in zip(reversed(self.places), reversed(self.sizes), strict=True):
+            steps[place], step = step, step * size
+        return steps
+
+    def numbers(self, codes: Any, head: Any = 0) -> Any:
+        """Return the integers.
+
+        Parameters
+        ----------
+        codes : levels by position of the facet, arrays that broadcast
+        head : digits before the first
+        """
+        joined: Any = np.int64(head) if np.ndim(head) == 0 else head
+        for place, size in zip(self.places, self.sizes, strict=True):
+            joined = joined * np.int64(size) + codes[place]
+        return joined
+
+    def levels(self, numbers: Any, dtype: Any = np.int64) -> tuple[Any, dict[int, Any]]:
+        """Return the digits before the first, and the levels by position of the facet.
+
+        Parameters
+        ----------
+        numbers : the integers
+        dtype : of the levels
+        """
+        rest, found = numbers, {}
+        for place, size in zip(reversed(self.places), reversed(self.sizes), strict=True):
+            rest, level = np.divmod(rest, size)
+            found[place] = level.astype(dtype, copy=False)
+        return rest, found
+
+
 def find_combinations(keys: LongArray, wanted: LongArray) -> IntArray:
     """Return the position of each wanted key among the sorted `keys`, −1 if it is absent.
 

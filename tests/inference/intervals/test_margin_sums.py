@@ -107,7 +107,7 @@ def test_levels_of_groups_and_sums_over_coarser_sets_are_those_of_the_rows(model
             of_groups = np.broadcast_to(level, groups.shape).ravel()
             np.testing.assert_array_equal(of_groups[numbers], codes[place])
         if groups.keys is None and groups.head is None:
-            steps = groups.steps(len(codes))
+            steps = groups.digits.steps(len(codes))
             np.testing.assert_array_equal(sum(steps[k] * codes[k] for k in codes), numbers)
         sums = np.zeros((groups.size, 2))
         np.add.at(sums, numbers, y)

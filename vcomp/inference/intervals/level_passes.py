@@ -346,7 +346,7 @@ class _Pass:
                 codes.append(numbers)
                 columns.append({len(codes) - 1: 1})
             else:
-                steps = groups.steps(len(by_place))
+                steps = groups.digits.steps(len(by_place))
                 columns.append({f: int(s) for f, s in enumerate(steps) if s})
             if is_set:
                 sizes.append(size)

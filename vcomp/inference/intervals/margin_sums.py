@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.design import Chunk, Design
+from vcomp.design import Chunk, Design, JoinedLevels
 from vcomp.formula import closure
 
 Total: TypeAlias = Callable[..., Any]
@@ -69,19 +69,15 @@ class Groups:
         """Number of groups; that of combinations if all are numbered."""
         return self.possible if self.keys is None else self.keys.size
 
-    def steps(self, n_places: int) -> LongArray:
-        """Return the factor of each facet's level in the joined levels, 0 for other facets."""
-        steps, step = np.zeros(n_places, dtype=np.int64), 1
-        for place, size in zip(reversed(self.places), reversed(self.sizes), strict=True):
-            steps[place], step = step, step * size
-        return steps
+    @property
+    def digits(self) -> JoinedLevels:
+        """The facets whose levels are joined."""
+        return JoinedLevels(self.places, self.sizes)
 
     def joined(self, codes: Mapping[int, Any]) -> Any:
         """Return the joined levels of rows, from their levels by position of the facet."""
-        joined: Any = np.int64(0) if self.head is None else self.head.numbers(codes)
-        for place, size in zip(self.places, self.sizes, strict=True):
-            joined = joined * np.int64(size) + codes[place]
-        return joined
+        head = 0 if self.head is None else self.head.numbers(codes)
+        return self.digits.numbers(codes, head)
 
     def numbers(self, codes: Mapping[int, Any]) -> Any:
         """Return the group of each row, from their levels by position of the facet."""
@@ -96,10 +92,8 @@ class Groups:
                 place: np.arange(size).reshape([-1 if i == j else 1 for j in range(n)])
                 for i, (place, size) in enumerate(zip(self.places, self.sizes, strict=True))
             }
-        rest = np.arange(self.size) if self.keys is None else self.keys
-        found = {}
-        for place, size in zip(reversed(self.places), reversed(self.sizes), strict=True):
-            rest, found[place] = np.divmod(rest, size)
+        numbers = np.arange(self.size) if self.keys is None else self.keys
+        rest, found = self.digits.levels(numbers)
         if self.head is not None:
             shape = (self.head.size,) if self.head.keys is not None else self.head.sizes
             found |= {

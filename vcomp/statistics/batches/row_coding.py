@@ -5,7 +5,7 @@ Rows that are read in batches are summed at these places.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -14,11 +14,11 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.data import CompleteRows, Reading, Tally
-from vcomp.design import Centre, Facet, Grid, finest_facets
+from vcomp.design import Centre, Facet, Grid, JoinedLevels, finest_facets
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.formula import FixedPart, Formula
 from vcomp.numerics import slices
-from vcomp.numerics.kernels import add_places, place_rows
+from vcomp.numerics.kernels import add_places
 from vcomp.statistics.batches.survey import (
     Addable,
     ColumnKinds,
@@ -100,10 +100,14 @@ class CellPlaces:
         return prod(self.shape)
 
     @property
-    def steps(self) -> tuple[int, ...]:
+    def digits(self) -> JoinedLevels:
+        """The levels of the non-redundant facets, joined."""
+        return JoinedLevels(self.free, self.shape)
+
+    @property
+    def steps(self) -> LongArray:
         """Distance between the places of neighbouring levels; zero for redundant facets."""
-        step = {f: prod(self.shape[k + 1 :]) for k, f in enumerate(self.free)}
-        return tuple(step.get(f, 0) for f in range(len(self.n_levels)))
+        return self.digits.steps(len(self.n_levels))
 
     def of_rows(self, codes: Sequence[IntArray]) -> LongArray:
         """Return the place of each row.
@@ -112,14 +116,12 @@ class CellPlaces:
         ----------
         codes : (n,) level of each row in each facet
         """
-        places = np.zeros(codes[0].size, dtype=np.int64)
-        for facet, size in zip(self.free, self.shape, strict=True):
-            place_rows(places, codes[facet], size)
+        places: LongArray = self.digits.numbers(codes)
         return places
 
     def codes(self, places: LongArray) -> tuple[IntArray, ...]:
         """Return the level in each facet of the cells at some places."""
-        levels = dict(zip(self.free, self._unravelled(places), strict=True))
+        _, levels = self.digits.levels(places, np.int32)
         for facet, (inner, outer_level) in self.determined.items():
             levels[facet] = outer_level[levels[inner]]
         return tuple(levels[f] for f in range(len(self.n_levels)))
@@ -134,13 +136,6 @@ class CellPlaces:
         codes = self.codes(places)
         cells = (np.bincount(codes[f]) for f in self.free[: len(self.free) - self.n_bound])
         return any(bool((n == n[:1]).all()) for n in cells)
-
-    def _unravelled(self, places: LongArray) -> Iterator[IntArray]:
-        rest, found = places, []
-        for size in reversed(self.shape):
-            rest, level = np.divmod(rest, size)
-            found.append(level.astype(np.int32))
-        return reversed(found)
 
     def grid(self, counts: Any, *, terms_are_nested: bool) -> Grid | None:
         """Return the complete grid that the rows fill, with as many axes as they allow.
