@@ -157,6 +157,23 @@ def test_unnumbered_repetitions_of_prompts_are_compared_over_prompts(more):
     assert made.table["std_error"][0] ** 2 == pytest.approx(error, rel=1e-4)
 
 
+@pytest.mark.parametrize("columns", [["prompt", "repetition"], ["repetition", "prompt"]])
+def test_all_columns_that_separate_the_scores_are_named(columns):
+    """Repetitions are numbered within the prompts: neither column alone separates the scores."""
+    once = grid(model=4, item=10, prompt=3)
+    data = pd.concat([once.assign(repetition=k) for k in (0, 1)], ignore_index=True)
+    data["score"] += np.random.default_rng(9).normal(0, 0.3, len(data))
+    data = data[["model", "item", *columns, "score"]]
+    message = refused(
+        lambda: ir.compare_systems(data, system="model", topic="item"),
+        "there are 6 scores of model 'm0' on item 'i0', one for each prompt and repetition. "
+        "Means over them treat these levels of prompt as the only ones of interest.",
+        "the scores of one prompt as repeated scores of a cell",
+    )
+    made = eval(message[message.index("vcomp.fit(") :], {"vcomp": vcomp, "data": data})
+    assert made.table["std_error"].notna().all()
+
+
 def test_measurements_are_no_facets():
     data = grid(model=3, item=8, rep=2).drop(columns="rep")
     data["latency"] = np.random.default_rng(3).integers(100, 900, len(data))

@@ -97,10 +97,11 @@ def several_scores(
     if not facets:
         what = "no column separates them" if not columns else f"{columns[0]!r} numbers them"
         why = f", and {what}: fit them as repeated scores of a cell by "
-    elif is_partial:
+    elif is_partial or len(facets) < len(columns):
         names = listed(facets)
+        which = f"several for each {names}" if is_partial else f"one for each {listed(columns)}"
         why = (
-            f", several for each {names}. Means over them treat these levels of {names} as the "
+            f", {which}. Means over them treat these levels of {names} as the "
             f"only ones of interest. To generalize to other levels of {names}, fit all facets, "
             f"and the scores of one {names} as repeated scores of a cell, by "
         )
