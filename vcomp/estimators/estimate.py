@@ -225,7 +225,7 @@ class Certificate:
         parts = [f"free: {', '.join(self.free)}" if self.free else "none is free"]
         if self.bounded:
             scores = ", ".join(
-                f"{name} (slope {display.number(score, 3)})"
+                f"{name} (derivative {display.number(score, 3)})"
                 for name, score in self.bound_scores.items()
             )
             parts.append(f"at the bound 0: {scores}")

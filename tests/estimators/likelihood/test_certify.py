@@ -215,7 +215,7 @@ def test_statuses_of_maxima():
     assert status(maximum([2.0, 1.0])) == "Converged."
     bound = maximum([0.0, 1.0], [-0.25, 0.0])
     assert status(bound) == (
-        "Converged; σ²(a) is estimated at its bound 0 (slope of the likelihood there -0.25)."
+        "Converged; σ²(a) is estimated at its bound 0 (derivative of the log-likelihood -0.25)."
     )
     held = maximum([2.5, 1.0], held=np.array([True, False]))
     assert status(held) == "Converged; σ²(a) is held at 2.5."

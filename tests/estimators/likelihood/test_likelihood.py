@@ -261,7 +261,7 @@ def test_a_component_at_its_bound_is_an_ordinary_answer():
     assert res.vcomp["a"] == 0.0
     assert res.certificate.bounded == ("a",)
     assert res.certificate.bound_scores["a"] < 0.0
-    assert "σ²(a) is estimated at its bound 0 (slope of the likelihood there" in res.status
+    assert "σ²(a) is estimated at its bound 0 (derivative of the log-likelihood" in res.status
     assert np.isnan(res.bse_vcomp["a"])
     # What is left is a sample with one mean: SS/(n − 1), and its variance 2σ⁴/(n − 1).
     s2 = data["y"].var()

@@ -474,7 +474,7 @@ def _status(
     if not certificate.at_maximum:
         return f"Not converged: {_why_not(found, certified, options)}."
     clauses = [
-        f"σ²({name}) is estimated at its bound 0 (slope of the likelihood there "
+        f"σ²({name}) is estimated at its bound 0 (derivative of the log-likelihood "
         f"{display.number(score, 3)})"
         for name, score in certificate.bound_scores.items()
     ]
