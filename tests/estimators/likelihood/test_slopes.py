@@ -368,7 +368,7 @@ def test_perfect_correlation_is_named():
     ("text", "repeats", "names"),
     [
         ("y ~ c + (c|g)", 1, ("g", "g[c[T.b]]", "g[(Intercept),c[T.b]]", "Residual")),
-        ("y ~ c + (c||g)", 2, ("g", "g[c[a]]", "g[c[a],c[b]]")),
+        ("y ~ c + (c||g)", 2, ("g", "g[c[a]]", "g[c[a],c[b]]", "write (c|g) for both")),
     ],
 )
 def test_components_that_cannot_be_distinguished(text, repeats, names):
@@ -381,6 +381,9 @@ def test_components_that_cannot_be_distinguished(text, repeats, names):
     with pytest.raises(DesignError, match="cannot distinguish the components") as caught:
         vcomp.VarianceComponentsModel(text, frame).fit()
     assert all(name in str(caught.value) for name in names)
+    assert ("write" in str(caught.value)) == ("||" in text)
+    if "||" in text:
+        vcomp.VarianceComponentsModel(text.replace("||", "|"), frame).fit()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -177,12 +178,27 @@ def _check_distinct(
     change = likelihood.back @ (vectors[:, 0] / size)
     unit = np.abs(likelihood.back) @ (1.0 / size)
     involved = [n for n, c in zip(names, change / unit, strict=True) if abs(c) > 1e-4]
+    others = ", or residual=" if likelihood.n_residuals > 1 else ""
+    advice = _with_the_intercept(involved, names) or f"leave out a slope or a term{others}"
     raise DesignError(
         f"these data cannot distinguish the components {', '.join(involved)}: another choice of "
-        "them gives the scores the same covariance matrix; leave out a slope or a term"
-        + (", or residual=" if likelihood.n_residuals > 1 else ""),
+        f"them gives the scores the same covariance matrix; {advice}",
         term=involved[0],
     )
+
+
+def _with_the_intercept(involved: Sequence[str], names: Sequence[str]) -> str:
+    """Return how to write an intercept that the effects of a factor contain; "" without one."""
+    for name in involved:
+        group, _, effect = name.partition("[")
+        factor, level, _ = effect.partition("[")
+        together = any(n.startswith(f"{group}[(Intercept),{factor}[") for n in names)
+        if level and group in involved and not together:
+            return (
+                f"the effects of {factor} contain the intercept of {group}: write "
+                f"({factor}|{group}) for both"
+            )
+    return ""
 
 
 def _group(name: str) -> str:
