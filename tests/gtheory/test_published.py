@@ -103,6 +103,11 @@ def test_sizes_of_the_gstudy():
         (["p", "", "Residual"], "cannot read component ''"),
         (["p", "a:i", "p:a:i"], "'a' and 'i' always occur together"),
         (["Residual"], "no component names a facet"),
+        (["g", "g[x]", "Residual"], r"component 'g\[x\]' is of a random slope"),
+        (
+            ["g", "g[(Intercept),x]", "i", "Residual"],
+            "give the components of a model of intercepts",
+        ),
         (["p", 3], "named by text"),
     ],
 )

@@ -301,6 +301,7 @@ def _check_residual(names: Sequence[str], squares: FloatArray) -> None:
 # Names and values as they are given --------------------------------------------------------------
 
 _SEPARATOR = re.compile(r"\s*[:×*,]\s*|\s+[xX]\s+")
+_SLOPE = re.compile(r"[^\s\[]\[.*\]")
 _ERROR_SUFFIX = re.compile(r"\s*,\s*e$")
 
 
@@ -366,6 +367,13 @@ def _parts(name: str, names: Sequence[str]) -> list[str]:
         return []
     if "e" not in names:
         text = _ERROR_SUFFIX.sub("", text)
+    if _SLOPE.search(text):
+        raise PlanError(
+            f"component {name!r} is of a random slope, and a universe score then depends on the "
+            "covariate; give the components of a model of intercepts alone. The name of a facet "
+            "has no brackets here",
+            term=name,
+        )
     parts = _SEPARATOR.split(text.replace("(", "").replace(")", ""))
     if not all(parts) or any(re.search(r"\s", p) for p in parts):
         raise PlanError(
