@@ -418,7 +418,7 @@ class WideProducts:
         if self.n_fixed > WIDE.formed:
             raise EstimationError(
                 f"this needs matrices of the {self.n_fixed:,} columns of the fixed part, "
-                "which are not formed for a factor of so many levels; use ddf='satterthwaite'"
+                "which are not formed for a factor of so many levels"
             )
         XX, sums, k = self.XX, self.products, self.n_terms
         tables = (sums.gram(t, k).toarray() for t in range(k))

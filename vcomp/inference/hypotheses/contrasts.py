@@ -360,7 +360,12 @@ class FixedFit:
             likelihood = MatricesLikelihood(self.stats, reml=True)
             forms = likelihood.fixed_forms(likelihood.matrices_of(v), second=True)
         else:
-            forms = choose_engine(self.stats).fixed_forms(v, second=True)
+            try:
+                forms = choose_engine(self.stats).fixed_forms(v, second=True)
+            except EstimationError as error:
+                raise EstimationError(
+                    f"ddf='kenward-roger': {error}; use ddf='satterthwaite'"
+                ) from None
         if forms.second is None:
             raise EstimationError(
                 "ddf='kenward-roger' needs forms that the engine of these data does not have; use "
