@@ -91,7 +91,13 @@ class BrennanDesign:
         *,
         all_columns: bool = False,
     ) -> BrennanDesign:
-        """Return the design of these facets; `nested_in` need not be transitive.
+        """Return the design of these facets.
+
+        Parameters
+        ----------
+        facets : in the order of the text
+        nested_in : facets that a facet is nested in; it need not be transitive
+        all_columns : whether ``replicate`` is a column of the data
 
         Examples
         --------
@@ -110,7 +116,11 @@ class BrennanDesign:
         return tuple(f for f in self.facets if self.all_columns or f != REPLICATE)
 
     def closure(self, facets: Iterable[str]) -> frozenset[str]:
-        """Return the closure of `facets`: with those that they are nested in.
+        """Return the closure of some facets: with those that they are nested in.
+
+        Parameters
+        ----------
+        facets : of the design
 
         Examples
         --------
@@ -120,7 +130,11 @@ class BrennanDesign:
         return closure(frozenset(facets), self.nested_in)
 
     def innermost(self, facets: Iterable[str]) -> frozenset[str]:
-        """Return the `facets` in which no other one of them is nested.
+        """Return those of some facets in which no other one of them is nested.
+
+        Parameters
+        ----------
+        facets : of the design
 
         Examples
         --------

@@ -175,7 +175,12 @@ class FromComponents:
         return own if fixed is None else replace(own, beta=fixed[0], cov_beta=fixed[1])
 
     def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
-        """Return intervals with confidence 1 − alpha.
+        """Return intervals.
+
+        Parameters
+        ----------
+        quantities : of the components, or a function of them
+        alpha : intervals have confidence 1 − alpha
 
         Raises
         ------

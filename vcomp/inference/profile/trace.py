@@ -365,7 +365,11 @@ class ProfileCurve:
     _ends: Callable[[float], tuple[End, End]] = field(repr=False, compare=False)
 
     def interval(self, alpha: float) -> tuple[float, float]:
-        """Return the interval with confidence 1 − alpha; the profile is traced further if needed.
+        """Return an interval; the profile is traced further if needed.
+
+        Parameters
+        ----------
+        alpha : the interval has confidence 1 − alpha
 
         Raises
         ------

@@ -106,6 +106,10 @@ class FTest(TopicMeasure):
     def check_topics(n_topics: FloatArray) -> None:
         """Refuse numbers of topics without degrees of freedom for error.
 
+        Parameters
+        ----------
+        n_topics : numbers of topics
+
         Raises
         ------
         PlanError
