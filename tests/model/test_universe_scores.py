@@ -186,6 +186,9 @@ def test_errors_of_unbalanced_objects():
     np.testing.assert_allclose((frame["sem_rel"] ** 2).mean(), plan["rel_err_var"], rtol=1e-9)
     np.testing.assert_allclose(frame["mean"], data.groupby("a")["y"].mean(), rtol=1e-12)
     assert frame["csem_rel"].isna().all()
+    assert (
+        frame["note"].str.startswith("no csem_rel: objects do not all have the same cells").all()
+    )
     # By hand for one of them: Henderson's Method I on its scores alone.
     own = data[data["a"] == frame.index[2]]
     alone = fit("y ~ (1|b)", own, method="anova").vcomp
@@ -277,6 +280,7 @@ def test_an_object_that_is_nested_has_the_effects_of_both(missing):
     assert np.mean(frame["sem_abs"] ** 2) == pytest.approx(study["abs_err_var"], rel=1e-9)
     assert np.mean(frame["sem_rel"] ** 2) == pytest.approx(study["rel_err_var"], rel=1e-9)
     assert frame["csem_rel"].isna().all()
+    assert (frame["note"] == "no csem_rel: the object has several facets").all()
     assert frame["csem_abs"].notna().all()
 
 

@@ -131,6 +131,8 @@ class UniverseScores(HasDStudies, Fitted):
                 if objects do not all have the same cells equally often, as that covariance is then
                 not estimable, and for objects of several facets; both are nan for an object with
                 too few scores to estimate its error components
+            ``note``
+                where one of these is nan, why; only in a table with such values
 
         Raises
         ------
@@ -418,7 +420,7 @@ def universe_scores(
     low, high = wald_interval(objects.score, objects.se, alpha)
     relative, absolute = errors.of_plan()
     conditional_relative, conditional_absolute = errors.conditional()
-    return pd.DataFrame(
+    frame = pd.DataFrame(
         {
             "n": objects.n,
             "mean": objects.mean,
@@ -433,6 +435,27 @@ def universe_scores(
         },
         index=index,
     )
+    if frame[["csem_rel", "csem_abs"]].isna().to_numpy().any():
+        frame["note"] = _reasons(conditional_relative, conditional_absolute, len(plan.objects))
+    return frame
+
+
+_DIFFERENT_CELLS = (
+    "no csem_rel: objects do not all have the same cells equally often, so that the covariance "
+    "with their scores is not estimable"
+)
+
+_TOO_FEW = "no csem_rel, csem_abs: too few scores for the error components of this object"
+
+
+def _reasons(relative: FloatArray, absolute: FloatArray, n_facets: int) -> Any:
+    """Return for each object why it has no conditional errors, or nothing."""
+    of_all = _DIFFERENT_CELLS if n_facets == 1 else "no csem_rel: the object has several facets"
+    below = (relative < 0.0) | (absolute < 0.0)
+    reasons = np.where(below, "an error variance is estimated below 0", "").astype(object)
+    reasons[np.isnan(relative)] = of_all
+    reasons[np.isnan(absolute)] = _TOO_FEW
+    return reasons
 
 
 def scores_of_term(
