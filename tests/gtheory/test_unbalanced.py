@@ -312,3 +312,19 @@ def test_replicates_may_hide_an_interaction():
         assert any("the model has no term p:i" in note for note in notes) == hidden
     once = vcomp.fit("y ~ (1|p) + (1|i)", data).dstudy(object="p").notes
     assert not any("no term" in note for note in once)
+
+
+@pytest.mark.parametrize("formula", ["y ~ (1|p) + (1|i)", "y ~ (1|p*i)"])
+def test_the_printed_sizes_multiply_to_the_divisor_of_the_residual(formula):
+    """Also without a term of the cells, of which replicates are the scores."""
+    rng = np.random.default_rng(0)
+    p, i, _ = (a.ravel() for a in np.indices((10, 6, 3)))
+    data = pd.DataFrame({"p": p, "i": i, "y": rng.normal(size=10)[p] + rng.normal(size=180)})
+    data = data[rng.random(180) < 0.7]
+    study = vcomp.fit(formula, data).dstudy(object="p")
+    by_person = data.groupby("p")["i"].agg(lambda x: (x.value_counts() ** 2).sum() / len(x) ** 2)
+    row = study.table.iloc[0]
+    assert row["i"] == pytest.approx(1.0 / by_person.mean(), rel=1e-9)
+    residual = study.effects().loc["p:i:replicate", "n"]
+    assert residual == pytest.approx(1.0 / (1.0 / data.groupby("p").size()).mean(), rel=1e-9)
+    assert row["i"] * row["replicate"] == pytest.approx(residual, rel=1e-9)

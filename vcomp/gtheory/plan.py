@@ -50,13 +50,20 @@ def own_sizes(
     inverse : exact 1/n of every component
     """
     by_facets = dict(zip(components.facets, components.names, strict=True))
-    sizes = {}
-    for facet in facets:
+    sizes: dict[str, float] = {}
+    for facet in sorted(facets, key=lambda f: len(components.nested_in.get(f, ()))):
         above = components.nested_in.get(facet, frozenset())
         inner = by_facets.get(above | {facet}) or by_facets.get(above | {facet} | objects)
         outer = by_facets.get(above) or by_facets.get(above | objects)
-        if inner is not None and (outer is not None or not above - objects):
-            effective = (inverse[outer] if outer is not None else 1.0) / inverse[inner]
+        if inner is not None:
+            # Without a component of what is above, its number is the product of its sizes.
+            known_above = (
+                sizes.get(f, components.sizes.get(f, math.nan)) for f in above - objects
+            )
+            n_above = math.prod(known_above) if outer is None else 1.0 / inverse[outer]
+            effective = 1.0 / (inverse[inner] * n_above)
+            if math.isnan(effective):
+                continue
             known = components.sizes.get(facet, math.nan)
             # In a balanced design use the whole number, without rounding error.
             sizes[facet] = known if math.isclose(effective, known, rel_tol=1e-9) else effective
