@@ -1,5 +1,7 @@
 """Quantities of every plan, Φ(λ), effects, and the mean of published components."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -46,6 +48,38 @@ def test_signal_noise_ratios_and_standard_errors_of_measurement():
     np.testing.assert_allclose(found["abs_signal_noise"], ratio, rtol=1e-12)
     ratio = row["universe_var"] / row["rel_err_var"]
     np.testing.assert_allclose(found["rel_signal_noise"], ratio, rtol=1e-12)
+
+
+def test_the_standard_error_of_a_difference():
+    """That of two systems as fixed effects on the same topics: √(2 MS/n)."""
+    data = vcomp.datasets.load("bodoff2007_alpha")
+    study = RES.dstudy(topic=[3, 12])
+    found = study.quantity("se_difference")
+    pair = vcomp.fit("score ~ C(sys) + (1|topic)", data).compare_levels("sys").table
+    assert found["estimate"][0] == pytest.approx(pair["std_error"][0], rel=1e-6)
+    np.testing.assert_allclose(found["estimate"] ** 2, 2 * study.table["rel_err_var"], rtol=1e-12)
+    half = study.quantity("rel_sem")
+    for column in ("se", "low", "high"):
+        np.testing.assert_allclose(found[column], 2**0.5 * half[column], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("what", "goal"),
+    [("rel_err_var", 2e-3), ("abs_err_var", 2e-3), ("rel_sem", 0.05), ("abs_sem", 0.05),
+     ("se_difference", 0.05)],
+)  # fmt: skip
+def test_the_size_for_an_error_is_that_of_the_message(what, goal):
+    """``required`` is of coefficients; the call that it names gives the size for an error."""
+    study = RES.dstudy(topic=3)
+    with pytest.raises(PlanError, match="required") as caught:
+        study.required(goal, what)
+    call = re.search(r"optimize\(.*\)$", str(caught.value))
+    assert call is not None
+    n = int(eval(f"study.{call[0]}", {"study": study}).best.sizes["topic"])
+    at, before = RES.dstudy(topic=[n, n - 1]).quantity(what)["estimate"]
+    assert at <= goal < before
+    with pytest.raises(PlanError, match="must be a number above 0"):
+        study.required(-goal, what)
 
 
 def test_unknown_quantities():

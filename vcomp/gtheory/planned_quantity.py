@@ -211,9 +211,9 @@ class HasDStudies:
             a quantity that a D-study projects
                 ``"universe_var"``, ``"rel_err_var"`` σ²(δ), ``"abs_err_var"`` σ²(Δ), ``"Erho2"``,
                 ``"Phi"``, ``"rel_sem"`` and ``"abs_sem"`` (standard errors of measurement),
-                ``"rel_signal_noise"`` and ``"abs_signal_noise"``; ``"Phi_lambda"``, with the cut
-                score ``cut``; ``"n"``, the required size of ``facet`` for ``goal`` (.95) of
-                ``coefficient`` (``"Erho2"``)
+                ``"se_difference"`` √(2σ²(δ)) of two objects, ``"rel_signal_noise"`` and
+                ``"abs_signal_noise"``; ``"Phi_lambda"``, with the cut score ``cut``; ``"n"``, the
+                required size of ``facet`` for ``goal`` (.95) of ``coefficient`` (``"Erho2"``)
             a function
                 of a pandas Series of the components, such as ``lambda v: v["sys"] ** 0.5``
         design, object, fixed, universe, within, layout, sizes, **n : the plan of a D-study, as in

@@ -30,7 +30,7 @@ QUANTITIES = ("rel_err_var", "abs_err_var", "Erho2", "Phi")
 
 PlannedName: TypeAlias = Literal[
     "universe_var", "rel_err_var", "abs_err_var", "Erho2", "Phi", "rel_sem", "abs_sem",
-    "rel_signal_noise", "abs_signal_noise",
+    "se_difference", "rel_signal_noise", "abs_signal_noise",
 ]  # fmt: skip
 
 PLANNED: dict[str, tuple[str, Form]] = {
@@ -41,10 +41,14 @@ PLANNED: dict[str, tuple[str, Form]] = {
     "Phi": ("Phi", "share"),
     "rel_sem": ("rel_err_var", "root"),
     "abs_sem": ("abs_err_var", "root"),
+    "se_difference": ("rel_err_var", "root"),
     "rel_signal_noise": ("Erho2", "ratio"),
     "abs_signal_noise": ("Phi", "ratio"),
 }
 """Projected quantities: their source among :func:`quantities`, and their form."""
+
+_TIMES = {"se_difference": 2.0}
+"""Factor of the source, if it is not 1: a difference has the errors of two objects."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,7 +192,7 @@ def planned_quantity(w: Weights, name: str) -> Quantities:
     """
     of, form = PLANNED[name]
     projected = quantities(w)[of]
-    return Quantities(form, projected.a, projected.b)
+    return Quantities(form, _TIMES.get(name, 1.0) * projected.a, projected.b)
 
 
 def sampling_fractions(plan: DStudyPlan) -> FloatArray:

@@ -45,7 +45,7 @@ class Requirement(display.PrintsAsSentence):
 
     Attributes
     ----------
-    coefficient : ``"Erho2"`` or ``"Phi"``
+    coefficient : ``"Erho2"``, ``"Phi"``, or the symbol of a measure of accuracy
     goal : what it is to reach
     facet : whose size is required
     n : the smallest size that reaches it; infinite where none does
@@ -92,7 +92,7 @@ class Requirement(display.PrintsAsSentence):
         return encodable("\n".join(one._sentence() for one in (self, *self.further)))
 
     def _sentence(self) -> str:
-        symbol = SYMBOLS[self.coefficient]
+        symbol = SYMBOLS.get(self.coefficient, self.coefficient)
         if self.why:
             at = ", ".join(f"{f} = {display.count(n)}" for f, n in self.held.items())
             of_plan = f" with {at}" if at else ""
@@ -217,6 +217,16 @@ def outer_facets(facet: str, design: BrennanDesign) -> str:
     return " and ".join(f for f in design.outer_first if f in above)
 
 
+_ERRORS: Mapping[str, tuple[str, float | None]] = {
+    "rel_err_var": ("rel_err_var", None),
+    "abs_err_var": ("abs_err_var", None),
+    "rel_sem": ("rel_err_var", 1.0),
+    "abs_sem": ("abs_err_var", 1.0),
+    "se_difference": ("rel_err_var", 2.0),
+}
+"""Errors that a plan is to reduce: the variance, and the variances in the square of a root."""
+
+
 def check_requirement(plan: DStudyPlan, goal: float, coefficient: str, facet: str | None) -> str:
     """Return the facet whose size is required.
 
@@ -225,14 +235,18 @@ def check_requirement(plan: DStudyPlan, goal: float, coefficient: str, facet: st
     PlanError
         The goal, coefficient or facet is not a possible one.
     """
-    if coefficient in ("rel_err_var", "abs_err_var"):
+    error = _ERRORS.get(coefficient)
+    if error is not None:
         chosen = _facet(facet, plan)
+        if not is_real(goal) or not goal > 0.0:
+            raise PlanError(f"the goal of {coefficient} must be a number above 0, not {goal!r}")
+        variance, value = error[0], goal if error[1] is None else goal**2 / error[1]
         sizes = dict(zip(plan.facets, plan.sizes[0].tolist(), strict=True))
         held = {f: (n, n) for f, n in sizes.items() if f != chosen}
         bounds = f", bounds={held!r}" if held else ""
         raise PlanError(
             f"required() is of 'Erho2' and 'Phi'; the size at which {coefficient} is {goal!r} is "
-            f"that of optimize({{{chosen!r}: 1}}, goal={goal!r}, coefficient={coefficient!r}"
+            f"that of optimize({{{chosen!r}: 1}}, goal={value!r}, coefficient={variance!r}"
             f"{bounds})"
         )
     _check(goal, coefficient)

@@ -93,6 +93,7 @@ class DStudy(InJson, display.Printed, StudyRecord):
         ----------
         what : ``"universe_var"``, ``"rel_err_var"``, ``"abs_err_var"``, ``"Erho2"``, ``"Phi"``,
             ``"rel_sem"`` √σ²(δ), ``"abs_sem"`` √σ²(Δ) (standard errors of measurement),
+            ``"se_difference"`` √(2σ²(δ)), the standard error of a difference between two objects,
             ``"rel_signal_noise"`` σ²(τ)/σ²(δ) or ``"abs_signal_noise"`` σ²(τ)/σ²(Δ)
         se : standard errors: ``"delta"``, those of :attr:`table`; or ``"unbiased"``, those of
             Brennan's normal procedure, from 2 MS²/(df + 2), which GENOVA prints
