@@ -341,3 +341,102 @@ def test_a_component_at_zero_pools_repeatability_and_a_note_says_what_ep05_does(
     assert row["df"] == pytest.approx(40.0, rel=1e-9)
     assert row["variance"] == pytest.approx(S[2], rel=1e-9)
     assert not any("estimated at 0" in text for text in followed.notes)
+
+
+# Means of several results -----------------------------------------------------------------------
+
+
+def test_the_precision_of_a_mean_is_a_combination_of_mean_squares():
+    """A mean over d days, r runs a day and m replicates a run, from the mean squares."""
+    data = scores(3, day=12, run=2, replicate_number=3)
+    res = vcomp.fit("y ~ (1|day/run)", data, method="anova")
+    S, df = mean_squares(data, "day", "run")
+    d, r, m = 2, 3, 4
+    day, run, error = np.array([1, -1, 0]) / 6, np.array([0, 1, -1]) / 3, np.array([0, 0, 1])
+    c = day / d + run / (d * r) + error / (d * r * m)
+    value, nu = of_combination(c, S, df)
+    found = vcomp.presets.precision(res, day=d, run=r, replicate=m)
+    row = found.table.loc["within-laboratory"]
+    assert row["variance"] == pytest.approx(value, rel=1e-9)
+    assert row["df"] == pytest.approx(nu, rel=1e-9)
+    plan = res.quantity("sqrt(day / 2 + day:run / 6 + Residual / 24)", interval="satterthwaite")
+    assert row["sd"] == pytest.approx(plan.estimate, rel=1e-9)
+    np.testing.assert_allclose(row[["sd_low", "sd_high"]].astype(float), (plan.low, plan.high))
+    assert row["limit"] == pytest.approx(2.8 * plan.estimate, rel=1e-9)
+    within = found.table.loc["within-day", "variance"]
+    assert within == pytest.approx((run / (d * r) + error / (d * r * m)) @ S, rel=1e-9)
+    assert found.sources.loc["between day", "variance"] == pytest.approx(day @ S / d, rel=1e-9)
+    assert found.sizes == {"day": d, "run": r, "replicate": m}
+    text = " ".join(str(found).split())
+    assert "Precision of a mean over 2 days × 3 runs × 4 replicates at mean" in text
+    assert "conditions are those of two such results" in text
+
+
+def test_a_facet_without_a_number_has_one_level():
+    res = vcomp.fit("y ~ (1|day/run)", scores(3, day=12, run=2, replicate_number=3))
+    three = vcomp.presets.precision(res, run=3)
+    assert three.sizes == {"day": 1, "run": 3, "replicate": 1}
+    same = vcomp.presets.precision(res, sizes={"run": 3, "day": 1, "replicate": 1})
+    pd.testing.assert_frame_equal(three.table, same.table)
+    single, ones = vcomp.presets.precision(res), vcomp.presets.precision(res, day=1)
+    pd.testing.assert_frame_equal(single.table, ones.table)
+    assert single.sizes == {}
+
+
+def test_published_components_have_means_of_results():
+    published = vcomp.from_components(
+        {"day": 1.2, "run:day": 0.5, "Residual": 1.0},
+        sizes={"day": 20, "run": 2, "replicate": 2},
+        mean=50,
+    )
+    row = vcomp.presets.precision(published, day=4).table.loc["within-laboratory"]
+    assert row["variance"] == pytest.approx((1.2 + 0.5 + 1.0) / 4, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"days": 2}, r"'days' is not a facet of the random part \(did you mean 'day'"),
+        (
+            {"day": [1, 2]},
+            r"day, the levels in one result, must be a number above 0, not \[1, 2\]",
+        ),
+        ({"day": 0}, "must be a number above 0, not 0"),
+        ({"sizes": [2]}, "sizes is a mapping"),
+    ],
+)
+def test_sizes_that_cannot_be(sizes, message):
+    res = vcomp.fit("y ~ (1|day/run)", scores(3, day=5, run=2, replicate_number=2))
+    with pytest.raises(PlanError, match=message):
+        vcomp.presets.precision(res, **sizes)
+
+
+def test_replicates_of_single_scores_are_no_facet():
+    res = vcomp.fit("y ~ (1|day)", scores(3, day=5, run=2))
+    vcomp.presets.precision(res, replicate=2)
+    crossed = vcomp.fit("y ~ (1|day) + (1|run)", scores(3, day=5, run=2))
+    with pytest.raises(PlanError, match=r"'replicate' is not .* every cell has a single score"):
+        vcomp.presets.precision(crossed, replicate=2)
+
+
+# Intervals of the summary -----------------------------------------------------------------------
+
+
+def test_the_intervals_of_the_summary_are_those_of_auto():
+    """The note of the default table says how to have the intervals of ``summary()``."""
+    res = vcomp.fit("y ~ (1|day/run)", scores(3, day=12, run=2, replicate_number=3))
+    note = "The intervals of summary() and conf_int() are made otherwise: precision(res, "
+    assert note + "interval='auto') has them." in vcomp.presets.precision(res).notes
+    found = vcomp.presets.precision(res, interval="auto")
+    assert not [text for text in found.notes if "made otherwise" in text]
+    wanted = res.conf_int()
+    np.testing.assert_allclose(
+        found.sources[["sd_low", "sd_high"]].to_numpy() ** 2,
+        wanted.loc[["var(day)", "var(day:run)"]].to_numpy(),
+        rtol=1e-9,
+    )
+    ends = found.table.loc["repeatability", ["sd_low", "sd_high"]].astype(float) ** 2
+    np.testing.assert_allclose(ends, wanted.loc["var(Residual)"], rtol=1e-9)
+    beside = res.conf_int(interval="satterthwaite").loc["var(Residual)"]
+    row = vcomp.presets.precision(res).table.loc["repeatability", ["sd_low", "sd_high"]]
+    np.testing.assert_allclose(row.astype(float) ** 2, beside, rtol=1e-9)

@@ -120,16 +120,14 @@ def dstudy(
     vcomp dstudy --components "p=.00751 i=.01596 a=0 pi=.01258 pa=.00002 ia=.00143 pia=.00176" \
         i=50,100 a=1,2 --cost "5*i + i:a" --budget 1000 --alternative "p x (a:i)"
     """
-    files = [a for a in arguments if "=" not in a]
-    if len(files) > 1:
-        raise click.UsageError(f"{files[1]!r} is not a size; write FACET=N such as topic=50")
+    file, sizes = _result_and_sizes(arguments)
     cost = search.get("cost")
-    source = stored_or_published(files[0] if files else None, published)
+    source = stored_or_published(file, published)
     if facet is not None and (goal is None or cost is not None):
         raise click.UsageError("--facet needs --goal, and cannot be used with --cost")
     if goal is None and cost is None and coefficient is not None:
         raise click.UsageError("--coefficient needs --goal, or --cost with --budget")
-    study = source.dstudy(sizes=sizes_argument([a for a in arguments if "=" in a]), **plan)
+    study = source.dstudy(sizes=sizes_argument(sizes), **plan)
     texts = []
     if published is not None and (published.anova is not None or published.reason):
         texts.append(str(published.summary(plan.get("alpha", 0.05), plan.get("interval", "auto"))))
@@ -144,6 +142,14 @@ def dstudy(
     if goal is not None and cost is None:
         for name in ("Erho2", "Phi") if coefficient is None else (coefficient,):
             click.echo(str(study.required(goal, name, facet)))
+
+
+def _result_and_sizes(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return the file of a result, if there is one, and the texts of sizes."""
+    files = [a for a in arguments if "=" not in a]
+    if len(files) > 1:
+        raise click.UsageError(f"{files[1]!r} is not a size; write FACET=N such as topic=50")
+    return (files[0] if files else None), [a for a in arguments if "=" in a]
 
 
 def _cut_score_text(study: Any, cuts: Sequence[float]) -> str:
@@ -223,28 +229,32 @@ def gauge(result: Path | None, published: Any, how: dict[str, Any], shown: Shown
 
 @command(
     "precision",
-    _RESULT,
+    click.Argument(["arguments"], nargs=-1, metavar="[RESULT.json] [FACET=N]…"),
     PUBLISHED,
     options_of(
         "vcomp.presets:precision",
-        left_out="res labels",
+        left_out="res labels sizes",
         interval="How intervals are made: satterthwaite, auto, mls, robust, log, wald.  "
         "[default: satterthwaite]",
     ),
     PRINTED,
 )
-def precision(result: Path | None, published: Any, how: dict[str, Any], shown: Shown) -> None:
+def precision(arguments: Sequence[str], published: Any, how: dict[str, Any], shown: Shown) -> None:
     r"""Print the precision of a measurement method, from repeatability to reproducibility.
 
     RESULT.json is a stored result of a fit; or give published components with the --sizes of
-    their study and the --mean, or published mean squares. CSV and JSON have a row for each
-    condition.
+    their study and the --mean, or published mean squares. With FACET=N results are means of so
+    many levels. CSV and JSON have a row for each condition.
 
     Examples
     --------
     vcomp precision fit.json --laboratory site
+    vcomp precision fit.json day=2 run=1 replicate=2
     vcomp precision --components 'day=1.2 run:day=.5 Residual=1' \
         --sizes 'day=20 run=2 replicate=2' --mean 50
     """
-    study = presets.precision(stored_or_published(result, published), **how)
+    result, sizes = _result_and_sizes(arguments)
+    study = presets.precision(
+        stored_or_published(result, published), sizes=single_sizes(sizes), **how
+    )
     shown.result(study, study.table.reset_index())

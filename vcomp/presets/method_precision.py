@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from vcomp import display
 from vcomp.exceptions import PlanError, check_alpha, did_you_mean
 from vcomp.formula import REPLICATE, closure, parse
-from vcomp.gtheory import PublishedComponents
+from vcomp.gtheory import PublishedComponents, all_sizes
 from vcomp.inference import Projected, Quantities, VarianceComponents, check_policy
 from vcomp.model import (
     IntervalMethod,
@@ -25,6 +26,7 @@ from vcomp.presets.component_sums import (
     components_of,
     held_in_residual,
     known_of,
+    positive_number,
     term_mask,
 )
 
@@ -73,6 +75,7 @@ class Precision(display.Printed):
     alpha : intervals have confidence 1 − alpha
     interval_method : how intervals were made, in words
     notes : sentences on these numbers
+    sizes : facet → its number of levels in one result, where results are means; else empty
     """
 
     table: pd.DataFrame
@@ -83,6 +86,7 @@ class Precision(display.Printed):
     alpha: float
     interval_method: str
     notes: tuple[str, ...]
+    sizes: Mapping[str, float] = field(default_factory=dict)
 
     def summary(self) -> Any:
         """Return a printable summary: text with ``print``, HTML in a notebook.
@@ -92,7 +96,7 @@ class Precision(display.Printed):
         statsmodels.iolib.summary.Summary
         """
         confidence = display.level(self.alpha)
-        title = "Precision"
+        title = f"Precision of a mean over {_product(self.sizes)}" if self.sizes else "Precision"
         if not np.isnan(self.mean):
             title += f" at mean {display.number(self.mean)}"
         tables = []
@@ -132,6 +136,8 @@ def precision(
     alpha: float = 0.05,
     negative: Projected = "zero",
     interval: IntervalMethod | None = None,
+    sizes: Mapping[str, float] | None = None,
+    **n: float,
 ) -> Precision:
     """Return the precision of a measurement method in the terms of CLSI EP05 and ISO 5725.
 
@@ -154,7 +160,12 @@ def precision(
         :meth:`vcomp.VarianceComponentsResults.conf_int`; None is Satterthwaite's, that of CLSI
         EP05 and of R's VCA, or no interval for published components without a covariance matrix.
         Where Satterthwaite's has no degrees of freedom, that of modified large samples replaces
-        it, with a note. ``"robust"`` is for effects that are not normal
+        it, with a note. ``"robust"`` is for effects that are not normal; ``"auto"`` has the
+        intervals of ``res.summary()``
+    sizes, **n : for results that are means: the number of levels of each facet in one result,
+        ``day=2, run=1, replicate=2``, of a nested facet in each level of the outer one. A facet
+        without a number has one level. Each component is divided by the number of its groups.
+        ``sizes`` is for facets whose names are those of other parameters
 
     Returns
     -------
@@ -164,8 +175,8 @@ def precision(
     Raises
     ------
     PlanError
-        If the laboratory is not a facet, a label is not a condition of the design, or alpha is
-        not between 0 and 1.
+        If the laboratory or a name in `sizes` is not a facet, a size is not a number above 0, a
+        label is not a condition of the design, or alpha is not between 0 and 1.
     EstimationError
         If the interval is not known, or not available for this fit.
 
@@ -192,8 +203,17 @@ def precision(
     repeatability      0.103  2.019  8.000  0.289
     within-day         0.146  2.855  6.737  0.408
     within-laboratory  0.223  4.365  5.353  0.624
+
+    The mean of two runs on each of two days has
+
+    >>> mean = vcomp.presets.precision(res, day=2, run=2)
+    >>> mean.table[["sd", "cv", "df", "limit"]].round(3).tail(1)
+                          sd     cv     df  limit
+    condition
+    within-laboratory  0.138  2.694  4.154  0.385
     """
     components = components_of(res, "precision")
+    is_default = interval is None
     if interval is None:
         unknown = isinstance(res, PublishedComponents) and components.cov is None
         interval = "auto" if unknown else "satterthwaite"
@@ -203,19 +223,63 @@ def precision(
     laboratory = _laboratory(components, laboratory)
     conditions = _renamed(_conditions(components, laboratory), labels)
     mean, why = _mean(res)
+    wanted = _sizes(components, all_sizes(sizes, n, components.facet_names, alpha=alpha))
+    divisors = np.array([math.prod(wanted.get(f, 1) for f in t) for t in components.facets])
     between = {f"between {name}": (name,) for name in components.names[:-1]}
     frames, notes, interval_method = [], [], ""
     for rows, limit in ((conditions, True), (between, False)):
-        weights = np.array([term_mask(components, terms) for terms in rows.values()])
+        weights = np.array([term_mask(components, terms) for terms in rows.values()]) / divisors
         known = known_of(components, Quantities("linear", weights), source, negative, alpha)
         frames.append(_table(list(rows), known, mean, limit=limit))
         notes += [note for note in known.notes if note not in notes]
         notes += _replaced(list(rows), known)
         interval_method = interval_method or known.interval_method
     notes += _notes(res, frames[1], why)
+    if wanted:
+        notes.insert(0, _MEANS)
+    if is_default and isinstance(res, VarianceComponentsResults):
+        notes.append(_OTHER_INTERVALS)
     return Precision(
-        frames[0], frames[1], conditions, mean, laboratory, alpha, interval_method, tuple(notes)
-    )
+        frames[0], frames[1], conditions, mean, laboratory, alpha, interval_method, tuple(notes),
+        wanted,
+    )  # fmt: skip
+
+
+_MEANS = (
+    "Each component is divided by the number of its groups in one result; conditions are those of "
+    "two such results."
+)
+
+_OTHER_INTERVALS = (
+    "The intervals of summary() and conf_int() are made otherwise: precision(res, "
+    "interval='auto') has them."
+)
+
+
+def _sizes(components: VarianceComponents, given: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers of levels in one result, outer facets first, 1 if not given."""
+    facets = components.facet_names
+    for name in given:
+        if name not in facets:
+            single = (
+                "; every cell has a single score"
+                if name == REPLICATE
+                else did_you_mean(name, facets)
+            )
+            raise PlanError(
+                f"{name!r} is not a facet of the random part{single}; facets are "
+                f"{', '.join(facets)}",
+                column=name,
+            )
+    above = {f: len(components.nested_in.get(f, ())) for f in facets}
+    order = sorted(facets, key=lambda f: (f == REPLICATE, above[f]))
+    sizes = {f: positive_number(f, given.get(f, 1), "the levels in one result") for f in order}
+    return sizes if given else {}
+
+
+def _product(sizes: Mapping[str, float]) -> str:
+    """Return sizes in words."""
+    return " × ".join(display.counted(n, facet) for facet, n in sizes.items())
 
 
 def _laboratory(components: VarianceComponents, given: str | None) -> str | None:
