@@ -397,7 +397,11 @@ def _read(scores: Any, response: str, names: Mapping[str, str | None]) -> pd.Dat
             f" ({', '.join(f'{name} {row[name]!r}' for name in judge)})"
         )
     if frame["assessment"].max() < 2:
-        raise DataError("no topic has two assessments, so that assessor error does not show")
+        raise DataError(
+            "no topic has two assessments, so that assessor error does not show: let a second "
+            "assessor judge some of the topics, score the systems by these judgements too, and "
+            "add the scores as rows of another role or assessor"
+        )
     return frame
 
 

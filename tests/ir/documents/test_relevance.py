@@ -273,3 +273,49 @@ def test_documents_that_differ_in_nothing_have_no_relevance():
     table = pd.DataFrame(rows, columns=["topic", "document", "assessor", "relevant"])
     with pytest.raises(EstimationError, match="are no more alike than those of two documents"):
         vcomp.ir.fit_relevance(table)
+
+
+# Qrels -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["files", "dict of files", "folder", "in memory"])
+def test_qrels_are_the_table_of_their_judgements(judged, form, tmp_path):
+    """Each set of qrels is an assessor, as in document_universe."""
+    sets = {}
+    for name, rows in judged.groupby("assessor", observed=True):
+        lines = zip(rows["topic"], rows["document"], rows["relevant"], strict=True)
+        path = tmp_path / f"qrels.{name}"
+        path.write_text("".join(f"{t} 0 {d} {r}\n" for t, d, r in lines), encoding="utf-8")
+        sets[name] = path
+    nested = {
+        str(name): {
+            str(t): dict(zip(rows["document"].astype(str), rows["relevant"], strict=True))
+            for t, rows in of_one.groupby("topic", observed=True)
+        }
+        for name, of_one in judged.groupby("assessor", observed=True)
+    }
+    forms = {
+        "files": [*sets.values()],
+        "dict of files": sets,
+        "folder": tmp_path,
+        "in memory": nested,
+    }
+    found, expected = vcomp.ir.fit_relevance(forms[form]), vcomp.ir.fit_relevance(judged)
+    assert found.sizes == expected.sizes
+    np.testing.assert_allclose(found.components.values, expected.components.values, rtol=1e-12)
+
+
+def test_one_set_of_qrels_is_one_assessor(judged, tmp_path):
+    """What the warning advises, the judgements of a second assessor, separates the components."""
+    first, second = sorted(set(judged["assessor"]))[:2]
+    paths = {}
+    for name in (first, second):
+        rows = judged[judged["assessor"] == name]
+        paths[name] = tmp_path / f"{name}.txt"
+        lines = zip(rows["topic"], rows["document"], rows["relevant"], strict=True)
+        text = "".join(f"{t} 0 {d} {r}\n" for t, d, r in lines)
+        paths[name].write_text(text, encoding="utf-8")
+    with pytest.warns(VcompWarning, match="judgements .* by a second assessor, as .* other qrels"):
+        one = vcomp.ir.fit_relevance(paths[first])
+    assert one.sizes["assessors"] == 1
+    assert not any("judged" in note for note in vcomp.ir.fit_relevance(paths).notes)

@@ -28,7 +28,12 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import DataError, EstimationError, guarded, warn
 from vcomp.gtheory import from_components
 from vcomp.inference import VarianceComponents
-from vcomp.ir.documents.document_files import check_once, read_documents
+from vcomp.ir.documents.document_files import (
+    check_once,
+    is_table,
+    read_documents,
+    table_of_qrels,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -166,8 +171,10 @@ def fit_relevance(
     ----------
     judgements : one row per judgement, with the columns `assessor`, `topic`, `document` and
         `relevant` (grades, such as 0 and 1, or True and False): a pandas or polars frame, pyarrow
-        Table, dict of arrays, or path of a CSV or Parquet file. Documents without a row were not
-        judged, and do not count
+        Table, dict of arrays, or path of a CSV or Parquet file. Or qrels, as for
+        :func:`vcomp.ir.document_universe`: several files are several assessors, called by the
+        names of the files; in a dict by its keys. Documents without a row were not judged, and do
+        not count
     assessor, topic, document, relevant : names of the columns
 
     Returns
@@ -216,7 +223,9 @@ def fit_relevance(
     {'relevance': -1.1, 'i': 0.3, 'a': 0.3, 'a:i': 0.4, 'd': 1.0, 'a:d': 0.6}
     >>> alike = vcomp.ir.novelty_like_track(effects=model.effects, cuts=model.cuts, rng=2)
     """
-    columns = (topic, document, assessor)
+    columns, names = (topic, document, assessor), (assessor, topic, document, relevant)
+    if not is_table(judgements, names):
+        judgements = table_of_qrels(judgements, names)
     judged, grades, sizes = _read(judgements, columns, relevant)
     return _model(judged, grades, sizes, columns)
 
@@ -417,7 +426,8 @@ def _confounded(missing: Any) -> str:
     if by_two:
         return (
             "one assessor judged everything: the components of topics and documents include what "
-            "is of this assessor"
+            "is of this assessor; judgements of some of these documents by a second assessor, as "
+            "further rows or other qrels, separate them"
         )
     parts = []
     if two:
