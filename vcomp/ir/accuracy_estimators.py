@@ -9,6 +9,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.exceptions import PlanError
 from vcomp.gtheory import DStudy, PlannedName
 from vcomp.ir.agreement import Measure
 from vcomp.ir.curve import Model
@@ -53,6 +54,10 @@ class MeasureEstimator(Protocol):
     def label(self) -> str:
         """Name of the estimator in tables."""
 
+    @property
+    def fewest(self) -> int | None:
+        """Smallest number of topics that has an estimate; None if estimates are random."""
+
     def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
         """Return the accuracy of tests of n topics, (m,), with intervals of level 1 − alpha."""
 
@@ -73,6 +78,8 @@ class ByPairs:
     matrix: ScoreMatrix
     estimator: TauEstimator
     seed: int
+
+    fewest: ClassVar[int | None] = 1
 
     @property
     def label(self) -> str:
@@ -115,6 +122,7 @@ class ByDStudy:
     quantity: PlannedName
 
     label: ClassVar[str] = "D-study"
+    fewest: ClassVar[int | None] = 1
 
     def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
         """Return the projections to n topics, all other sizes as in the study."""
@@ -145,6 +153,7 @@ class ByPower:
     n_systems: int
 
     label: ClassVar[str] = "power, D-study"
+    fewest: ClassVar[int | None] = 2
 
     def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
         """Return the power at the variance, and at the ends of its interval."""
@@ -173,6 +182,8 @@ class ByHalves:
     study: SplitHalfStudy
     name: str
     model: Model
+
+    fewest: ClassVar[int | None] = 1
 
     @property
     def label(self) -> str:
@@ -212,6 +223,7 @@ class BySubsets:
     seed: int
 
     label: ClassVar[str] = "subsets, noncentral t"
+    fewest: ClassVar[int | None] = None
 
     def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
         """See :meth:`FromSubsets.estimate` and :meth:`FromSubsets.interval_of_matrix`."""
@@ -235,8 +247,62 @@ class ByItself:
     matrix: ScoreMatrix
 
     label: ClassVar[str] = "its own"
+    fewest: ClassVar[int | None] = 1
 
     def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
         """See :meth:`Measure.estimate`."""
         unknown = np.full(n_topics.size, np.nan)
         return Estimated(self.measure.estimate(self.matrix, n_topics), unknown, unknown)
+
+
+MOST_TOPICS = 2**30
+"""Largest number of topics that is tried."""
+
+
+def smallest_size(
+    estimator: MeasureEstimator, goal: float, measure: Measure, alpha: float
+) -> tuple[float, float]:
+    """Return the smallest number of topics with which a measure reaches a goal.
+
+    Parameters
+    ----------
+    estimator : of the measure
+    goal : to reach; of a measure of which less is better, not to exceed
+    measure : to reach it
+    alpha : of the intervals that the estimator makes
+
+    Returns
+    -------
+    n : infinite if no number that is tried reaches the goal
+    last : the measure at the last number that was tried
+
+    Raises
+    ------
+    PlanError
+        If the measure has no estimate, or random ones.
+    """
+    if estimator.fewest is None:
+        raise PlanError(
+            f"{measure.name} is counted on random subsets of the topics, so that it has no "
+            "smallest number of topics; predict() has it at several sizes"
+        )
+
+    def value(n: int) -> float:
+        return float(estimator.at(np.array([float(n)]), alpha).estimate[0])
+
+    def reaches(found: float) -> bool:
+        return found >= goal if measure.larger_is_better else found <= goal
+
+    low, found = estimator.fewest - 1, value(estimator.fewest)
+    if np.isnan(found):
+        raise PlanError(f"{measure.name} has no estimate here, so that no size reaches a goal")
+    high = estimator.fewest
+    while not reaches(found):
+        if high >= MOST_TOPICS:
+            return np.inf, found
+        low, high = high, min(2 * high, MOST_TOPICS)
+        found = value(high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reaches(value(middle)) else (middle, high)
+    return float(high), value(high)

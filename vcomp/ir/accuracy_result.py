@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +11,10 @@ from numpy.polynomial import Polynomial
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError, check_alpha, did_you_mean
-from vcomp.gtheory import DStudy
+from vcomp.exceptions import PlanError, check_alpha, did_you_mean, is_real
+from vcomp.gtheory import DStudy, Requirement
 from vcomp.ir.accuracy_estimators import (
+    MOST_TOPICS,
     ByDStudy,
     ByHalves,
     ByItself,
@@ -22,6 +23,7 @@ from vcomp.ir.accuracy_estimators import (
     BySubsets,
     Estimated,
     MeasureEstimator,
+    smallest_size,
 )
 from vcomp.ir.agreement import Measure, check_sizes
 from vcomp.ir.curve import whole
@@ -122,6 +124,56 @@ class Accuracy(display.Printed):
         n, level = check_sizes(n_topics), self.alpha if alpha is None else alpha
         check_alpha(level)
         return pd.concat([self._rows(m, n, level) for m in self.measures], ignore_index=True)
+
+    def required(self, measure: str, goal: float) -> Requirement:
+        """Return the smallest number of topics at which a measure reaches a goal.
+
+        Parameters
+        ----------
+        measure : its name in :attr:`measures`
+        goal : the value to reach; of an error, not to exceed
+
+        Returns
+        -------
+        Requirement
+            ``print`` it. ``n`` is infinite where no number of topics up to 2³⁰ suffices, and
+            ``why`` says so. Eρ² and Φ have the interval of :meth:`DStudy.required`, others none
+
+        Raises
+        ------
+        PlanError
+            If the measure was not estimated, has no estimate, or is counted on random subsets of
+            the topics, or if the goal is not one of its values.
+
+        References
+        ----------
+        Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Section 4.3: the
+        expectations of τ and τ_AP.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> scores = vcomp.datasets.load("docsearch").query("query == 'keywords'")
+        >>> accuracy = vcomp.ir.accuracy(scores, ["tau", "Erho2"], [50, 100], system="sys")
+        >>> print(accuracy.required("tau", 0.9))
+        """
+        self._check_known([measure])
+        estimator, kind = self.estimators[measure], self.measures[measure]
+        low, high = kind.limits
+        if not is_real(goal) or not low < goal < high:
+            values = "above 0" if np.isinf(high) else f"between {low:g} and {high:g}"
+            raise PlanError(f"the goal of {measure} must be {values}, not {goal!r}")
+        sampled, symbol = self.facets[1], self.symbol(measure)
+        if isinstance(estimator, ByDStudy) and estimator.quantity in ("Erho2", "Phi"):
+            study = replace(estimator.study, alpha=self.alpha)
+            return study.required(goal, estimator.quantity, sampled)
+        n, last = smallest_size(estimator, float(goal), kind, self.alpha)
+        why = ""
+        if np.isinf(n):
+            most = f"{MOST_TOPICS:,} {display.levels_of(sampled)}"
+            why = f"with {most} it is {display.coefficient(last)}."
+        ends = (np.nan, np.nan)
+        return Requirement(symbol, float(goal), sampled, n, *ends, self.alpha, why=why)
 
     def summary(self) -> Any:
         """Return a printable summary: every measure at every size, with its estimator.
@@ -228,16 +280,20 @@ class Accuracy(display.Printed):
     def _chosen(self, measures: str | Iterable[str] | None) -> list[str]:
         names = [measures] if isinstance(measures, str) else measures
         chosen = list(self.measures) if names is None else list(dict.fromkeys(names))
-        for name in chosen:
+        self._check_known(chosen)
+        drawn = [name for name in chosen if not np.isnan(self.values[name].estimate).all()]
+        if not drawn:
+            raise PlanError("there is nothing to draw: no measure has an estimate")
+        return drawn
+
+    def _check_known(self, names: Iterable[str]) -> None:
+        """Refuse measures that were not estimated."""
+        for name in names:
             if name not in self.measures:
                 raise PlanError(
                     f"{name!r} was not estimated{did_you_mean(name, self.measures)}; there are "
                     f"{', '.join(map(repr, self.measures))}"
                 )
-        drawn = [name for name in chosen if not np.isnan(self.values[name].estimate).all()]
-        if not drawn:
-            raise PlanError("there is nothing to draw: no measure has an estimate")
-        return drawn
 
     def _curves(self, chosen: list[str]) -> pd.DataFrame:
         """Return the measures at sizes dense enough for smooth lines."""
