@@ -377,3 +377,20 @@ def test_files_on_the_command_line(tmp_path):
 def test_a_command_without_data():
     with pytest.raises(click.UsageError, match="give one of DATA and --dataset"):
         run("gstudy", "--design", "p x i", "--response", "score")
+
+
+def test_limits_are_those_of_rows_in_memory_to_rounding():
+    """Sums in another order change degrees of freedom of 2 in the last bits, and no limit."""
+    sizes = {"r": 2, "i": 3, "v": 3, "p": 9, "k": 2}
+    codes = (a.ravel() for a in np.indices(tuple(sizes.values())))
+    data = pd.DataFrame(dict(zip(sizes, codes, strict=True)))
+    rng = np.random.default_rng(23)
+    data["y"] = rng.normal(size=len(data)) + rng.normal(size=20)[data["p"]]
+    columns = [f"{c}_{end}" for c in ("Erho2", "Phi") for end in ("low", "high")]
+    found = [
+        vcomp.gstudy("v:(r x i) x p", data, "y", method="anova", stream=stream)
+        .dstudy(object="p")
+        .table[columns]
+        for stream in (False, True)
+    ]
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
