@@ -125,3 +125,68 @@ def test_in_one_line(found):
     )
     one = vcomp.ir.accuracy(found_scores(), ["Erho2"], [8])
     assert repr(one) == "<Accuracy: Erho2 of 5 system on 8 topic>"
+
+
+# Numbers of topics for a goal -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("measure", "goal"),
+    [("tau", 0.9), ("tau_ap", 0.85), ("Erho2", 0.97), ("Phi", 0.97), ("rmse", 0.012), ("F", 0.9)],
+)
+def test_the_goal_is_reached_with_these_topics_and_not_with_one_less(found, measure, goal):
+    needed = found.required(measure, goal)
+    n = int(needed.n)
+    assert n > 2
+    at = found.predict([n - 1, n]).set_index(["measure", "n"])["estimate"].loc[measure]
+    sign = 1 if found.measures[measure].larger_is_better else -1
+    assert sign * at[n - 1] < sign * goal <= sign * at[n]
+    symbol = found.symbol(measure)
+    assert str(needed).startswith(f"For {symbol} = {goal}, {n:,} topics are needed")
+    assert needed.facet == "topic"
+
+
+def test_expected_tau_of_the_required_topics_is_that_of_expected_tau(found):
+    """By the function for scores, which the result is not made of."""
+    scores = found.estimators["tau"].matrix
+    n = int(found.required("tau", 0.9).n)
+    before, at = vcomp.ir.expected_tau(scores, [n - 1, n])["estimate"]
+    assert before < 0.9 <= at
+
+
+def test_erho2_has_the_interval_of_its_d_study(found):
+    needed = found.required("Erho2", 0.97)
+    wanted = replace(found.dstudy, alpha=0.1).required(0.97)
+    assert (needed.n, needed.low, needed.high) == (wanted.n, wanted.low, wanted.high)
+    assert needed.low < needed.n < needed.high
+
+
+def test_goals_that_no_number_of_topics_reaches():
+    """Two systems with equal scores stay in any order."""
+    scores = np.random.default_rng(0).normal(size=(12, 4))
+    scores[:, 1] = scores[:, 0]
+    found = vcomp.ir.accuracy(scores, "tau", 12, estimator="urbano")
+    needed = found.required("tau", 0.99)
+    assert math.isinf(needed.n)
+    assert "τ = 0.99 is out of reach: with 1,073,741,824 topics it is" in str(needed)
+
+
+@pytest.mark.parametrize(
+    ("measure", "goal", "message"),
+    [
+        ("taus", 0.9, r"'taus' was not estimated \(did you mean 'tau'"),
+        ("tau", 1.0, "the goal of tau must be between -1 and 1, not 1"),
+        ("Phi", "0.9", "the goal of Phi must be between 0 and 1, not '0.9'"),
+        ("rmse", -1, "the goal of rmse must be above 0, not -1"),
+    ],
+)
+def test_goals_that_cannot_be(found, measure, goal, message):
+    with pytest.raises(PlanError, match=message):
+        found.required(measure, goal)
+
+
+def test_random_subsets_have_no_smallest_number(found):
+    scores = found.estimators["tau"].matrix
+    counted = vcomp.ir.accuracy(scores, "p_value", 20)
+    with pytest.raises(PlanError, match=r"random subsets of the topics.*predict"):
+        counted.required("p_value", 0.1)

@@ -156,6 +156,7 @@ class Accuracy(display.Printed):
         >>> scores = vcomp.datasets.load("docsearch").query("query == 'keywords'")
         >>> accuracy = vcomp.ir.accuracy(scores, ["tau", "Erho2"], [50, 100], system="sys")
         >>> print(accuracy.required("tau", 0.9))
+        For τ = 0.9, 454 topics are needed.
         """
         self._check_known([measure])
         estimator, kind = self.estimators[measure], self.measures[measure]
