@@ -208,9 +208,9 @@ def precision(
 
     >>> mean = vcomp.presets.precision(res, day=2, run=2)
     >>> mean.table[["sd", "cv", "df", "limit"]].round(3).tail(1)
-                          sd     cv     df  limit
+                         sd     cv     df  limit
     condition
-    within-laboratory  0.138  2.694  4.154  0.385
+    within-laboratory  0.14  2.737  3.447  0.391
     """
     components = components_of(res, "precision")
     is_default = interval is None
