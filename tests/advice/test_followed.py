@@ -569,3 +569,20 @@ def test_intervals_after_ml_lack_degrees_of_freedom_that_reml_has():
     highest = [fit.conf_int(interval="mls").loc["var(r)", 1] for fit in (ml, reml, anova)]
     assert highest[0] < 0.1 * highest[1]
     assert highest[1] == pytest.approx(highest[2], rel=1e-6)
+
+
+# Stored results ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["anova", "marginal_means", "r2"])
+def test_what_needs_rows_is_had_by_fitting_again(name):
+    """A loaded result names what it lacks; means of one factor are also compared without rows."""
+    res = vcomp.fit(FIXED, SCORES)
+    loaded = vcomp.VarianceComponentsResults.from_json(res.to_json())
+    arguments = ("sys",) if name == "marginal_means" else ()
+    message = refused(lambda: getattr(loaded, name)(*arguments), "fit the model again")
+    found = getattr(vcomp.fit(FIXED, SCORES), name)(*arguments)
+    assert ("compare_levels()" in message) == (name == "marginal_means")
+    if name == "marginal_means":
+        means = loaded.compare_levels("sys").means
+        np.testing.assert_allclose(means[found.table.index], found.table["mean"], rtol=1e-9)
