@@ -193,7 +193,8 @@ def _with_the_intercept(involved: Sequence[str], names: Sequence[str]) -> str:
         group, _, effect = name.partition("[")
         factor, level, _ = effect.partition("[")
         together = any(n.startswith(f"{group}[(Intercept),{factor}[") for n in names)
-        if level and group in involved and not together:
+        is_variance = bool(level) and "," not in factor
+        if is_variance and group in involved and not together:
             return (
                 f"the effects of {factor} contain the intercept of {group}: write "
                 f"({factor}|{group}) for both"
