@@ -51,12 +51,43 @@ def refuses_options(*names):
         refuses(CROSSED, match=name, **{name: "x"})
 
 
-def offsets():
-    refuses_options("offset")
-    direct = vcomp.fit("z ~ (1|sys) + (1|topic)", DATA.assign(z=DATA["score"] - DATA["x"]))
-    pd.testing.assert_series_equal(
-        vcomp.fit("I(score - x) ~ (1|sys) + (1|topic)", DATA).vcomp, direct.vcomp, rtol=1e-9
-    )
+WEIGHTS = DATA["x"] + 1.0
+
+
+def weights_in_parts():
+    data = DATA.assign(w=WEIGHTS)
+    for option in ("weights", "known_variance"):
+        refuses(CROSSED, data, DataError, "stream=False", stream=True, **{option: "w"})
+        vcomp.fit(CROSSED, data, stream=False, **{option: "w"})
+    vcomp.fit(CROSSED, data, stream=True, offset="x", frequency="w")
+
+
+def refused_with_weights():
+    for method in ("anova", "type1", "henderson3", "minque"):
+        refuses(CROSSED, match="use method='reml' or 'ml'", weights=WEIGHTS, method=method)
+    res = vcomp.fit(CROSSED, DATA, weights=WEIGHTS)
+    for name, arguments in (
+        ("jackknife", {"facet": "sys"}),
+        ("resample", {"facet": "sys"}),
+        ("crosscheck", {}),
+        ("diagnose", {}),
+        ("universe_scores", {}),
+        ("anova_table", {}),
+    ):
+        with pytest.raises(VcompError, match="weights="):
+            getattr(res, name)(**arguments)
+    with pytest.raises(EstimationError, match="use interval='mls'"):
+        res.conf_int(interval="robust")
+    for interval in ("mls", "profile", res.bootstrap(5)):
+        assert res.conf_int(interval=interval).notna().any().all()
+    known = vcomp.fit(CROSSED, DATA, known_variance=0.001 * WEIGHTS)
+    with pytest.raises(EstimationError, match="from_components"):
+        known.dstudy(topic=3)
+
+
+def known_variances_with_slopes():
+    refuses(SLOPES, match="weights='w'", known_variance=WEIGHTS)
+    vcomp.fit(SLOPES, DATA, weights=1.0 / WEIGHTS)
 
 
 def missing_values():
@@ -203,8 +234,9 @@ CHECKS = {
     "link functions": lambda: refuses_options("family", "link"),
     "residual variances by group": lambda: refuses_options("correlation", "residual"),
     "known covariance matrices": lambda: refuses_options("cov", "pedigree"),
-    "weights of rows": lambda: refuses_options("weights"),
-    "offsets": offsets,
+    "[weights and known variances](../howto/weights.md)": weights_in_parts,
+    "closed forms, robust intervals": refused_with_weights,
+    "known variances with random slopes": known_variances_with_slopes,
     "priors": lambda: refuses_options("priors"),
     "imputation": missing_values,
     "covariates in `fit_multivariate`": several_responses,

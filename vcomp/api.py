@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from vcomp.data import Missing, Reading, level_columns
+from vcomp.data import Missing, Reading, RowColumns, level_columns
 from vcomp.estimators import MethodName, refuse_foreign
 from vcomp.exceptions import EstimationError, PlanError, VcompWarning, guarded
 from vcomp.formula import caller_environment, parse
@@ -28,6 +28,10 @@ def fit(
     data: Any = None,
     *,
     method: MethodName = "reml",
+    weights: Any = None,
+    frequency: Any = None,
+    known_variance: Any = None,
+    offset: Any = None,
     missing: Missing = "drop",
     residual: str | None = None,
     stream: bool | None = None,
@@ -48,6 +52,13 @@ def fit(
         scope, as patsy does
     method : ``"reml"`` (default), ``"ml"``, ``"anova"`` (Henderson's Method I; for balanced data
         the classical analysis of variance), ``"type1"``, ``"henderson3"`` or ``"minque"``
+    weights : column of the data, or array, of weights w: the residual variance of a row is σ²_e/w,
+        as in lme4. Means of n observations have the weights n
+    frequency : column or array of whole numbers: how many equal rows a row stands for
+    known_variance : column or array of variances of the scores about their expectation, which
+        replace σ²_e, as in a meta-analysis
+    offset : column or array that is part of the expectation of the scores, with coefficient 1; in
+        the formula ``offset(x)``
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
     residual : facets whose levels have a residual variance each, ``"sys"``; ``"sys:judge"`` or
         ``"sys + judge"`` for each combination of levels. They need not be in the formula. For
@@ -90,7 +101,9 @@ def fit(
     {'sys': 0.00973, 'topic': 0.00176, 'Residual': 0.00687}
     """
     refuse_foreign(options, formula)
-    reading = Reading(caller_environment(eval_env, 1), missing, stream, progress)
+    columns = RowColumns(weights, frequency, known_variance, offset)
+    environment = caller_environment(eval_env, 1)
+    reading = Reading(environment, missing, stream, progress, row_columns=columns)
     parsed = parse(formula, level_columns(data), residual)
     model = VarianceComponentsModel(formula, read_data(parsed, data, reading))
     return model.fit(method, **options)
@@ -104,6 +117,10 @@ def gstudy(
     *,
     facets: Mapping[str, str] | None = None,
     method: MethodName = "reml",
+    weights: Any = None,
+    frequency: Any = None,
+    known_variance: Any = None,
+    offset: Any = None,
     missing: Missing = "drop",
     stream: bool | None = None,
     progress: bool | None = None,
@@ -126,7 +143,7 @@ def gstudy(
     response : the column of the scores, or an expression of Python
     facets : columns by the letters of the design, ``{"p": "person"}``. The result, and D-studies
         of it, speak of these facets by their letters
-    method : as in :func:`fit`
+    method, weights, frequency, known_variance, offset : as in :func:`fit`
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
     stream, progress : as in :func:`fit`. Which effects the data distinguish is then found from the
         cells, the combinations of levels that occur
@@ -173,7 +190,9 @@ def gstudy(
     """
     from vcomp.model import claimed_model
 
-    reading = Reading(caller_environment(eval_env, 1), missing, stream, progress)
+    columns = RowColumns(weights, frequency, known_variance, offset)
+    environment = caller_environment(eval_env, 1)
+    reading = Reading(environment, missing, stream, progress, row_columns=columns)
     return claimed_model(design, response, data, facets, reading).fit(method, **options)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from vcomp.data.reading import Reading
-from vcomp.data.rows import Tally
+from vcomp.data.tally import Tally
 from vcomp.formula import parse
 
 FORMULA = parse("y ~ (1|a)")

@@ -42,7 +42,21 @@ if TYPE_CHECKING:
 _FITTED = options_of(
     "vcomp:fit",
     name="fitted",
-    only="method missing stream progress",
+    only="method weights frequency known_variance offset missing stream progress",
+    weights=option(
+        "--weights", "Column of weights: residual variances are σ²/w.", metavar="COLUMN"
+    ),
+    frequency=option(
+        "--frequency", "Column of numbers: how many equal rows a row is.", metavar="COLUMN"
+    ),
+    known_variance=option(
+        "--known-variance",
+        "Column of known variances of the scores, in place of a residual.",
+        metavar="COLUMN",
+    ),
+    offset=option(
+        "--offset", "Column that is part of the expectation of the scores.", metavar="COLUMN"
+    ),
     missing="What to do with rows that have a missing value.",
     stream="Read rows in batches, or keep them in memory.  [default: by their size]",
 )
@@ -216,8 +230,10 @@ def fit(
                 "data; add files with `vcomp merge`"
             )
         rows = {"dataset": dataset, "augment": report.augmented, **fitted}
-        for name in ("dataset", "stream", "progress", "augment", "missing"):
-            if rows.get(name) is not None:
+        rows.pop("method", None)
+        for name, value in rows.items():
+            if value is not None:
+                name = name.replace("_", "-")
                 raise click.UsageError(f"--{name} needs rows; saved statistics contain none")
         report.check(plan)
         n = sizes_argument(report.sizes)

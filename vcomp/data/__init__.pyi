@@ -10,9 +10,12 @@ from .paths import data_files as data_files
 from .reading import Missing as Missing
 from .reading import Reading as Reading
 from .reading import level_columns as level_columns
+from .row_columns import RowColumns as RowColumns
+from .row_columns import WeightsOfRows as WeightsOfRows
+from .row_columns import refuse_known_variances as refuse_known_variances
+from .row_columns import refuse_weights as refuse_weights
 from .rows import CompleteRows as CompleteRows
 from .rows import Rows as Rows
-from .rows import Tally as Tally
 from .rows import select_predictors as select_predictors
 from .score_forms import ORIENTATIONS as ORIENTATIONS
 from .several_scores import SeveralScoresError as SeveralScoresError
@@ -21,6 +24,7 @@ from .source import open_source as open_source
 from .spooling import parquet_path as parquet_path
 from .spooling import spool as spool
 from .spooling import write_parquet as write_parquet
+from .tally import Tally as Tally
 from .written_files import InJson as InJson
 from .written_files import path_of as path_of
 from .written_files import read_json as read_json

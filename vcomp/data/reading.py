@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from vcomp.data.row_columns import NO_COLUMNS, RowColumns
 from vcomp.data.source import Source, open_source
 from vcomp.display import memory
 from vcomp.exceptions import DataError, VcompError
@@ -41,6 +42,7 @@ class Reading:
         a table of all cells before complete cells are collapsed
     dense_cells : possible cells up to which a table of all of them is made, however few have rows
     free_bytes : returns the free memory
+    row_columns : weights, frequencies, known variances and offsets of rows
 
     Raises
     ------
@@ -60,6 +62,7 @@ class Reading:
     large_share: float = 0.25
     dense_cells: int = 2**22
     free_bytes: Callable[[], float] = available_bytes
+    row_columns: RowColumns = NO_COLUMNS
 
     def __post_init__(self) -> None:
         check_progress(self.progress)
@@ -80,7 +83,9 @@ class Reading:
         DataError
             If `data` cannot be read, or a variable does not exist.
         """
-        return _caller_source(formula, self.environment) if data is None else open_source(data)
+        if data is None:
+            return _caller_source(formula, self.environment, self.row_columns.names)
+        return open_source(data)
 
     def columns(self, formula: Formula, source: Source, *, response: bool = True) -> list[str]:
         """Return the columns of a source to read; other names must be in the calling scope.
@@ -104,11 +109,16 @@ class Reading:
                 used.append(name)
             elif not _is_known(name, self.environment, as_column=name in alone):
                 raise self._unknown(name, formula, source)
+        for name in self.row_columns.names if response else ():
+            if name not in source.columns:
+                raise source.no_column(name)
+            if name not in used:
+                used.append(name)
         return used
 
     def _unknown(self, name: str, formula: Formula, source: Source) -> VcompError:
         """Return the error for a name that is not known, with what to write in its place."""
-        written = (formula.response, *formula.expressions)
+        written = (formula.response, *formula.expressions, *formula.offsets)
         for code in written:
             if name in names_in(code):
                 error = absent_name(name, code, source.columns, written)
@@ -215,10 +225,10 @@ def level_columns(data: Any) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda n: (are_scores[n], are_scores[n] == (quoted(n) == n))))
 
 
-def _caller_source(formula: Formula, environment: Any) -> Source:
+def _caller_source(formula: Formula, environment: Any, further: tuple[str, ...]) -> Source:
     """Return the variables of the calling scope that the formula may name."""
     variables = {}
-    for name in formula.names():
+    for name in (*formula.names(), *further):
         try:
             variables[name] = environment.namespace[name]
         except KeyError:

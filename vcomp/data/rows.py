@@ -7,154 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp._typing import BoolArray, FloatArray
-from vcomp.data.column_values import as_levels, labels_of_files, text_for_numbers
+from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.data.column_values import as_levels, text_for_numbers
 from vcomp.data.containers import exact_floats
 from vcomp.data.parts import of_other_kind
-from vcomp.data.reading import Missing, Reading
+from vcomp.data.reading import Reading
+from vcomp.data.row_columns import NO_COLUMNS, RowColumns, WeightsOfRows
 from vcomp.data.source import open_source
-from vcomp.exceptions import DataError, warn
+from vcomp.data.tally import Tally
+from vcomp.exceptions import DataError
 from vcomp.formula import Formula, check_by_row, evaluate, names_in
-from vcomp.numerics import MANY_ROWS, THREADS
+from vcomp.numerics import MANY_ROWS, THREADS, check_memory
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_SHOWN = 5
-"""Largest number of parts of the data that a message names."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """Numbers of rows and of missing values; the tallies of parts add up.
-
-    Attributes
-    ----------
-    n : number of rows
-    incomplete : number of rows with a missing value
-    missing : number of missing values in each column, in the response under ``None``
-    infinite : number of complete rows with an infinite response
-    parts : incomplete and infinite rows of the files or frames that have any
-    """
-
-    n: int
-    incomplete: int
-    missing: Mapping[str | None, int]
-    infinite: int
-    parts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-
-    def named(self, part: str | None) -> Tally:
-        """Return the tally of a part of this name."""
-        if part is None or not (self.incomplete or self.infinite):
-            return self
-        return replace(self, parts={part: (self.incomplete, self.infinite)})
-
-    def by_part(
-        self, keep: BoolArray, y: FloatArray, sizes: Sequence[tuple[str | None, int]]
-    ) -> Tally:
-        """Return the tally with the numbers of incomplete and infinite rows of each file or frame.
-
-        Parameters
-        ----------
-        keep : which of all rows are complete
-        y : the response of these
-        sizes : name of each part, and its number of rows
-        """
-        if not (self.incomplete or self.infinite):
-            return self
-        infinite = np.zeros(keep.size, dtype=bool)
-        infinite[keep] = np.isinf(y)
-        parts, end = {}, 0
-        for name, size in sizes:
-            rows = slice(end, end := end + size)
-            counts = int((~keep[rows]).sum()), int(infinite[rows].sum())
-            if name is not None and any(counts):
-                parts[name] = counts
-        return replace(self, parts=parts)
-
-    def __add__(self, other: Tally) -> Tally:
-        names = dict.fromkeys([*self.missing, *other.missing])
-        return Tally(
-            self.n + other.n,
-            self.incomplete + other.incomplete,
-            {name: self.missing.get(name, 0) + other.missing.get(name, 0) for name in names},
-            self.infinite + other.infinite,
-            _added(self.parts, other.parts),
-        )
-
-    def check(self, formula: Formula, missing: Missing, files: Sequence[Path] = ()) -> None:
-        """Warn of rows that were left out, and refuse data that cannot be used.
-
-        Raises
-        ------
-        DataError
-            If there is no row, or none is complete; if the response is infinite somewhere; or if
-            rows are incomplete and ``missing="raise"``.
-        """
-        if self.n == 0:
-            raise DataError("the data have no rows")
-        if self.missing[None] == self.n:
-            raise DataError(
-                f"the response {formula.response!r} is missing in every row",
-                column=formula.response,
-            )
-        if self.incomplete:
-            self._report(formula, missing, files)
-        if self.infinite:
-            parts = self._by_part(1)
-            which = f" ({parts})" if parts else ""
-            raise DataError(
-                f"the response {formula.response!r} is infinite in {self.infinite} of "
-                f"{self.n - self.incomplete} rows{which}",
-                column=formula.response,
-            )
-
-    def _report(self, formula: Formula, missing: Missing, files: Sequence[Path]) -> None:
-        # A response that is a column is counted there already.
-        named = [
-            (f"response {formula.response}" if name is None else name, count)
-            for name, count in self.missing.items()
-            if count and (name is not None or formula.response not in self.missing)
-        ]
-        per_column = ", ".join(f"{name} {count}" for name, count in named)
-        parts = self._by_part(0)
-        which = f" ({parts})" if parts else ""
-        where = f"{self.incomplete} of {self.n} rows{which} have a missing value ({per_column})"
-        labels = [f for f in formula.facets if self.missing.get(f)]
-        is_text = any(path.suffix.lower() != ".parquet" for path in files)
-        if labels and is_text:
-            where += f"; in files NA and NULL are missing: {labels_of_files(labels)}"
-        if missing == "raise":
-            raise DataError(f"{where}; missing='drop' leaves them out")
-        if self.incomplete == self.n:
-            raise DataError(f"no row is complete: {where}")
-        warn(
-            f"{where}; they were left out" if labels and is_text else f"{where} and were left out"
-        )
-
-    def _by_part(self, which: int) -> str:
-        """Return in which parts rows are incomplete (0) or infinite (1), and how many."""
-        affected = {part: counts[which] for part, counts in self.parts.items() if counts[which]}
-        shown = [f"{count} in {part!r}" for part, count in islice(affected.items(), _SHOWN)]
-        more = [f"and in {len(affected) - _SHOWN} more"] if len(affected) > _SHOWN else []
-        return ", ".join([*shown, *more])
-
-
-def _added(
-    one: Mapping[str, tuple[int, int]], other: Mapping[str, tuple[int, int]]
-) -> dict[str, tuple[int, int]]:
-    total = dict(one)
-    for part, (incomplete, infinite) in other.items():
-        before = total.get(part, (0, 0))
-        total[part] = before[0] + incomplete, before[1] + infinite
-    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +36,16 @@ class Rows:
 
     Attributes
     ----------
-    y : (n,) response, as given
+    y : (n,) response, less its offset
     facets : the grouping columns, as categories in the order of the levels
     fixed : the columns of the fixed part, in a form that patsy reads
     labels : (n,) index of the rows, of a pandas frame its own
     files : that they were read from
     frame : of which the columns of the fixed part are views: while it exists, pandas copies them
         before it changes the user's frame
+    offset : (n,) sum of the offsets; None without
+    weights : (n,) of scores with the residual variance σ²_e / w; None where all count alike
+    used : where the weights are from
     """
 
     y: FloatArray
@@ -178,6 +54,14 @@ class Rows:
     labels: pd.Index
     files: tuple[Path, ...] = ()
     frame: pd.DataFrame | None = None
+    offset: FloatArray | None = None
+    weights: FloatArray | None = None
+    used: WeightsOfRows | None = None
+
+    @property
+    def response(self) -> FloatArray:
+        """The response with its offset, (n,)."""
+        return self.y if self.offset is None else self.y + self.offset
 
     @classmethod
     def select(
@@ -205,6 +89,7 @@ class Rows:
         if names is None:
             names = reading.columns(formula, source)
         frame, sizes = source.read_parts(names)
+        frame, columns = reading.row_columns.joined(frame)
         part, tally = CompleteRows.of(formula, frame, reading.environment), None
         if len(sizes) > 1:  # a single file need not be named
             tally = part.tally.by_part(part.keep, part.y, sizes)
@@ -212,19 +97,25 @@ class Rows:
         labels = source.row_labels
         if labels is None:
             labels = pd.RangeIndex(part.tally.n)
+        labels = labels if part.keep.all() else labels[part.keep]
+        part = part.counted(formula, columns, reading.environment)
         return cls(
             # The user may change a frame, but not what was read from files.
             y=part.y if source.files else part.y.copy(),
             facets=_all_levels({f: part.frame[f] for f in formula.level_columns}),
             fixed=part.fixed_columns(formula) if formula.covariates else {},
-            labels=labels if part.keep.all() else labels[part.keep],
+            labels=labels if part.repeats is None else labels[part.repeats],
             files=source.files,
             frame=part.frame if formula.covariates and not source.files else None,
+            offset=part.offset,
+            weights=part.weights,
+            used=None if part.weights is None else columns.used(part.weights),
         )
 
     def __reduce__(self) -> Any:
         # Pickled columns are copies, which need no frame.
-        return Rows, (self.y, self.facets, self.fixed, self.labels, self.files)
+        known = self.offset, self.weights, self.used
+        return Rows, (self.y, self.facets, self.fixed, self.labels, self.files, None, *known)
 
     def __len__(self) -> int:
         return int(self.y.size)
@@ -240,12 +131,17 @@ class CompleteRows:
     frame : their columns
     keep : which rows of the frame they were
     tally : what was missing
+    offset, weights : (n,) as of :class:`Rows`
+    repeats : (n,) places of the rows among the complete ones, if each stands for several or none
     """
 
     y: FloatArray
     frame: pd.DataFrame
     keep: BoolArray
     tally: Tally
+    offset: FloatArray | None = None
+    weights: FloatArray | None = None
+    repeats: LongArray | None = None
 
     @classmethod
     def of(cls, formula: Formula, frame: pd.DataFrame, environment: Any) -> CompleteRows:
@@ -287,23 +183,62 @@ class CompleteRows:
         return cls(y, frame, keep, tally)
 
     @classmethod
-    def of_part(cls, formula: Formula, frame: pd.DataFrame, environment: Any) -> CompleteRows:
+    def of_part(
+        cls,
+        formula: Formula,
+        frame: pd.DataFrame,
+        environment: Any,
+        columns: RowColumns = NO_COLUMNS,
+    ) -> CompleteRows:
         """Return the complete rows of a part that is read on its own.
 
         Parameters
         ----------
         formula, frame, environment : as for :meth:`of`
+        columns : weights, frequencies and offsets, by name
 
         Raises
         ------
         DataError
             As :meth:`of`, and if the response of a row depends on the other rows.
         """
-        code = formula.response
-        if code not in frame:
-            columns = plain_columns(frame, names_in(code))
-            check_by_row(code, columns, lambda few: evaluate(code, few, environment))
-        return cls.of(formula, frame, environment)
+        parts = [(formula.response, "the response"), *((o, "the offset") for o in formula.offsets)]
+        for code, what in parts:
+            if code not in frame:
+                given = plain_columns(frame, names_in(code))
+                check_by_row(code, given, partial(evaluate, code, environment=environment), what)
+        return cls.of(formula, frame, environment).counted(formula, columns, environment)
+
+    def counted(self, formula: Formula, columns: RowColumns, environment: Any) -> CompleteRows:
+        """Return the rows with their weights, less their offsets, each as often as it counts.
+
+        Parameters
+        ----------
+        columns : weights, frequencies and offsets, by name
+        environment : patsy's ``EvalEnvironment`` of the caller
+
+        Raises
+        ------
+        DataError
+            If a weight, frequency or offset is invalid, or no row is left.
+        """
+        if not (columns or formula.offsets):
+            return self
+        repeats, n, frame = None, columns.numbers("frequency", self.frame), self.frame
+        offset = offset_of(formula, columns, frame, environment)
+        weights, y = columns.weights_of(frame), self.y if offset is None else self.y - offset
+        if n is not None:
+            check_memory(
+                24.0 * float(n.sum()) * len(frame.columns),
+                f"the {n.sum():,.0f} rows that frequency= stands for need",
+                "pass stream=True, or fit the means of cells with weights= their numbers",
+            )
+            repeats = np.repeat(np.arange(n.size), n.astype(np.int64))
+            if not repeats.size and n.size:
+                raise DataError("frequency= is 0 in all rows: no score is left")
+            frame, y = frame.iloc[repeats].reset_index(drop=True), y[repeats]
+            offset, weights = (x if x is None else x[repeats] for x in (offset, weights))
+        return replace(self, y=y, frame=frame, offset=offset, weights=weights, repeats=repeats)
 
     @classmethod
     def of_fixed_part(cls, frame: pd.DataFrame) -> CompleteRows:
@@ -328,6 +263,35 @@ class CompleteRows:
         if fitted is None:
             return plain_columns(self.frame, formula.covariates)
         return _fixed_columns(formula, self.frame, fitted)
+
+
+def offset_of(
+    formula: Formula, columns: RowColumns, frame: pd.DataFrame, environment: Any
+) -> FloatArray | None:
+    """Return the sum of the offsets of rows, (n,); None without any.
+
+    Parameters
+    ----------
+    columns : with the option ``offset=``, by name
+    frame : of the rows
+    environment : patsy's ``EvalEnvironment`` of the caller
+
+    Raises
+    ------
+    DataError
+        If one is not a finite number in each row.
+    """
+    total = columns.numbers("offset", frame)
+    for code in formula.offsets:
+        given = plain_columns(frame, names_in(code))
+        values = _numbers(code, given, environment, len(frame), f"offset({code})")
+        if not np.isfinite(values).all():
+            raise DataError(
+                f"offset({code}) is not finite in {int((~np.isfinite(values)).sum()):,} of "
+                f"{values.size:,} rows; leave these rows out"
+            )
+        total = values if total is None else total + values
+    return total
 
 
 def _is_complete(column: pd.Series) -> bool:
@@ -355,8 +319,10 @@ def select_predictors(
     reading: Reading,
     fitted: Mapping[str, Any],
     facets: Collection[str],
-) -> tuple[dict[str, pd.Series], dict[str, Any], pd.Index]:
-    """Read facets and columns of the fixed part for a prediction, and the labels of the rows.
+) -> tuple[
+    dict[str, pd.Series], dict[str, Any], pd.Index, tuple[FloatArray | None, FloatArray | None]
+]:
+    """Read facets and fixed columns for a prediction, labels, offsets and weights of the rows.
 
     The response may be absent, and so may other facets.
 
@@ -374,12 +340,13 @@ def select_predictors(
     import pandas as pd
 
     source = open_source(data)
-    covariates = formula.covariates
-    names = [
-        name
-        for name in reading.columns(formula, source, response=False)
-        if name in facets or name in covariates
-    ]
+    columns = reading.row_columns.for_prediction(source.columns)
+    used = {*facets, *formula.covariates, *formula.offset_names, *columns.names}
+    names = [name for name in reading.columns(formula, source, response=False) if name in used]
+    for column in columns.names:
+        if column not in source.columns:
+            raise source.no_column(column)
+        names += [] if column in names else [column]
     # One column at least has the number of rows.
     frame = source.read(names or list(source.columns[:1]) or list(formula.facets))[names]
     missing = frame.isna().any()
@@ -390,7 +357,8 @@ def select_predictors(
         )
     fixed = _fixed_columns(formula, frame, fitted)
     labels = pd.RangeIndex(len(frame)) if source.row_labels is None else source.row_labels
-    return {f: frame[f] for f in facets}, fixed, labels
+    offset = offset_of(formula, columns, frame, reading.environment)
+    return {f: frame[f] for f in facets}, fixed, labels, (offset, columns.weights_of(frame))
 
 
 def _fixed_columns(
@@ -507,6 +475,13 @@ def _holds_numbers(column: pd.Series) -> bool:
 
 
 def _response(code: str, columns: Mapping[str, Any], environment: Any, n: int) -> FloatArray:
+    return _numbers(code, columns, environment, n, f"the response {code!r}")
+
+
+def _numbers(
+    code: str, columns: Mapping[str, Any], environment: Any, n: int, what: str
+) -> FloatArray:
+    """Return the values of an expression, one number for each row."""
     import pandas as pd
 
     value = columns[code] if code in columns else evaluate(code, columns, environment)
@@ -515,11 +490,9 @@ def _response(code: str, columns: Mapping[str, Any], environment: Any, n: int) -
     array = np.asarray(value)
     if array.shape != (n,):
         raise DataError(
-            f"the response {code!r} has shape {array.shape}; it needs one number a row ({n})",
+            f"{what} has shape {array.shape}; it needs one number a row ({n})",
             column=code,
         )
     if array.dtype.kind not in "biuf":
-        raise DataError(
-            f"the response {code!r} is not numeric: it holds {text_for_numbers(array, code)}"
-        )
+        raise DataError(f"{what} is not numeric: it holds {text_for_numbers(array, code)}")
     return exact_floats(code, array)

@@ -217,6 +217,7 @@ class Design:
             blocks=self.blocks,
             effects=None if self.blocks is None else self.blocks.values(rows.fixed, rows.y.size),
             residual_codes=None if self.residual is None else self.residual.codes(rows.facets),
+            weights=rows.weights,
         )
 
     def centred_matrix(self, columns: Mapping[str, Any], n_rows: int) -> FloatArray:
@@ -234,7 +235,7 @@ class Design:
     def _centred_columns(self, rows: Rows) -> FloatArray | MixedColumns:
         """Return X minus its origin; columns of factors with many levels are kept sparse."""
         mixed = None
-        if not self.formula.intercept_only:
+        if not self.formula.intercept_only and rows.weights is None:
             mixed = self.fixed.mixed(rows.fixed, rows.y.size)
         if mixed is None:
             return self.centred_matrix(rows.fixed, rows.y.size)
@@ -249,7 +250,8 @@ class Chunk:
     """Coded rows of the data, or cells that each represent several scores.
 
     Where rows are cells, `response` and `X` are means over their scores. Without `within`, each
-    represents `counts` equal scores; counts need not be whole.
+    represents `counts` equal scores; counts need not be whole. A row of weight w is one score with
+    the residual variance σ²_e / w: sums of squares and products have weights in place of counts.
     """
 
     response: FloatArray  # (n,) as given
@@ -264,11 +266,32 @@ class Chunk:
     blocks: CovarianceBlocks | None = None  # of the design
     effects: tuple[FloatArray | None, ...] | None = None  # (n,) columns of effects by term
     residual_codes: IntArray | None = None  # (n,) group of the residual; None with one for all
+    weights: FloatArray | None = None  # (n,) of scores; None where all count alike
 
     @property
     def n(self) -> int:
         """Number of scores."""
         return int(self.response.size if self.counts is None else self.counts.sum())
+
+    @property
+    def multiplicity(self) -> FloatArray | None:
+        """What each row is multiplied by in sums: its scores or its weight; None for ones."""
+        return self.counts if self.weights is None else self.weights
+
+    @property
+    def total(self) -> float:
+        """Sum of the multiplicities: the number of scores, or the sum of the weights."""
+        return float(self.n if self.weights is None else self.weights.sum())
+
+    @property
+    def log_weights(self) -> float:
+        """Sum of the logarithms of the weights."""
+        return 0.0 if self.weights is None else float(np.log(self.weights).sum())
+
+    @property
+    def unweighted(self) -> Chunk:
+        """The rows without their weights."""
+        return replace(self, weights=None)
 
     @cached_property
     def X(self) -> FloatArray:
@@ -349,6 +372,7 @@ class Chunk:
                 columns=self.X[at],
                 compact_codes=tuple(codes[at] for codes in self.compact_codes),
                 effects=effects,
+                weights=None if self.weights is None else self.weights[at],
                 residual_codes=None,
                 alike=None,
             )

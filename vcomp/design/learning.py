@@ -65,7 +65,8 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
         formula = replace(formula, groups=residual.groups)
     if formula.has_slopes or residual is not None:
         formula, blocks = learn_blocks(formula, rows.fixed, environment, n)
-    terms = find_terms(formula, codes, n_levels, grid, n)
+    groups = n if rows.weights is None else None
+    terms = find_terms(formula, codes, n_levels, grid, groups)
     fixed = FixedPart.of_rows(formula, lambda: [rows.fixed], environment, n, WIDE.factor)
     with np.errstate(over="ignore", invalid="ignore"):  # overflow is refused
         centre = _centre(formula, fixed, rows)
@@ -273,9 +274,14 @@ def find_terms(
     codes: Sequence[IntArray],
     n_levels: tuple[int, ...],
     grid: Grid | None,
-    n_rows: int,
+    n_rows: int | None,
 ) -> tuple[TermDesign, ...]:
     """Return the random terms; with a complete grid the codes of rows are not needed.
+
+    Parameters
+    ----------
+    n_rows : number of rows, which no term may have as groups; None where rows have weights, so
+        that a term of one row in each group differs from the residual
 
     Raises
     ------

@@ -44,7 +44,12 @@ origins."""
 
 
 def check_identified(
-    stats: Statistics, terms: Sequence[str], fixed: Sequence[str], x_origin: FloatArray
+    stats: Statistics,
+    terms: Sequence[str],
+    fixed: Sequence[str],
+    x_origin: FloatArray,
+    *,
+    knows_residual: bool = False,
 ) -> None:
     """Refuse a model whose components the data cannot distinguish.
 
@@ -53,6 +58,7 @@ def check_identified(
     stats : sums of the data, without columns of X that are linear combinations of others
     terms, fixed : names of the random terms and of the columns of X
     x_origin : (p,) origins that were subtracted from the columns of X
+    knows_residual : whether the residual variance is known
 
     Raises
     ------
@@ -64,7 +70,7 @@ def check_identified(
     """
     with limited_blas(0):
         _check_slopes(stats, fixed, x_origin)
-        _check_terms(stats, terms)
+        _check_terms(stats, terms, knows_residual=knows_residual)
 
 
 def check_digits(
@@ -191,7 +197,7 @@ def find_left_out(
             at, XX, rest = np.arange(len(names)), stats.sums.XX, stats.sums.XX
         else:
             at, XX, rest = wide.dense_at, wide.products.XX, wide.rest
-        origin = stats.n * x_origin[at] ** 2
+        origin = stats.n * stats.mean_weight * x_origin[at] ** 2
         if wide is None and _all_independent(XX, origin):
             return None
         kept = _independent(XX, rest, origin, constant[at] != 0.0)
@@ -303,7 +309,7 @@ def _all_independent(XX: FloatArray, origin: FloatArray) -> bool:
     return bool((np.square(np.diagonal(factor)) > _DEPENDENT).all())
 
 
-def _check_terms(stats: Statistics, names: Sequence[str]) -> None:
+def _check_terms(stats: Statistics, names: Sequence[str], *, knows_residual: bool) -> None:
     sums, sizes = stats.sums, stats.sums.sizes
     for t, u in combinations(range(len(sizes)), 2):
         alike = stats.blocks is None and sizes[t] == sizes[u]
@@ -315,7 +321,9 @@ def _check_terms(stats: Statistics, names: Sequence[str]) -> None:
             )
     forms = residual_forms(stats)
     for t, name in enumerate(names):
-        most = _DEPENDENT * float(sums.n) ** 2  # Σ n_g² is n² at most
+        # Σ n_g² is n² at most; effects of several columns have a unit of their own.
+        unit = stats.mean_weight if stats.blocks is None else 1.0
+        most = _DEPENDENT * (sums.n * unit) ** 2
         if forms[t, t] <= most and forms[t, t] <= _DEPENDENT * sums.group_squares(t):
             explained = (
                 f"term {name!r} is confounded with the fixed part, which explains all differences "
@@ -326,6 +334,8 @@ def _check_terms(stats: Statistics, names: Sequence[str]) -> None:
                     f"{explained}; leave out (1|{name}) or the fixed factor", term=name
                 )
             raise DesignError(f"{explained}; leave it out, or the fixed factor", term=name)
+    if knows_residual:
+        forms = forms[:-1, :-1]
     scaled = forms / np.sqrt(np.outer(np.diagonal(forms), np.diagonal(forms)))
     values, vectors = np.linalg.eigh(scaled)
     if values[0] < _DEPENDENT:

@@ -11,7 +11,6 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import EstimationError, is_real, is_whole
-from vcomp.formula import in_python, offset_advice, quoted
 from vcomp.numerics import check_rng
 
 Hold: TypeAlias = Mapping[str, float]
@@ -200,9 +199,16 @@ _TESTS = (
     "it belongs to tests of the fixed effects: res.t_test(), res.f_test(), res.fixed_effects()"
 )
 
+_ROWS = "it belongs to the rows: vcomp.fit(formula, data, weights='n')"
+
 _ADVICE: Mapping[str, str] = {
-    "weights": "weights are not supported: every row counts alike",
-    "freq_weights": "weights are not supported: every row counts alike; repeat the rows",
+    "weights": _ROWS,
+    "frequency": _ROWS,
+    "known_variance": _ROWS,
+    "offset": _ROWS,
+    "freq_weights": "it is frequency= here",
+    "var_weights": "it is weights= here",
+    "exposure": "it is part of the formula: y ~ x + offset(np.log(exposure)) + (1|g)",
     "family": "responses are normal; a transformed response is written np.log(y) ~ …",
     "link": "responses are normal; a transformed response is written np.log(y) ~ …",
     "re_formula": _SLOPES,
@@ -274,20 +280,8 @@ def refuse_foreign(options: Mapping[str, Any], formula: object = None) -> None:
                 f"random terms are part of the formula, not of {name}=: {written!r}"
                 f"{'; with random slopes of x it is (1 + x|g)' * slopes}"
             )
-        if name in ("offset", "exposure"):
-            raise EstimationError(f"{name}= is no option of a fit: {_offset(name, value, text)}")
         if name in _ADVICE:
             raise EstimationError(f"{name}= is no option of a fit: {_ADVICE[name]}")
-
-
-def _offset(option: str, value: Any, formula: str) -> str:
-    """Return how the columns of an option are subtracted from the response."""
-    columns = [value] if isinstance(value, str) else _named(value)
-    offsets = [quoted(name) for name in columns] or ["o"]
-    if option == "exposure":
-        offsets = [f"np.log({name})" for name in offsets]
-    advice = offset_advice(in_python(formula.partition("~")[0]), offsets)
-    return advice if columns else f"make it a column o, and {advice}"
 
 
 def _terms(options: Mapping[str, Any]) -> list[str]:

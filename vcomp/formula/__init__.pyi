@@ -10,7 +10,6 @@ from .coding import WideFactor as WideFactor
 from .coding import left_out_note as left_out_note
 from .dialects import absent_name as absent_name
 from .dialects import in_python as in_python
-from .dialects import offset_advice as offset_advice
 from .dialects import quoted as quoted
 from .effects import Effect as Effect
 from .effects import design_effects as design_effects

@@ -159,26 +159,6 @@ def _in_place(function: str, arguments: str) -> str:
     return f"write {FUNCTIONS[function](call)}" if call.args else ""
 
 
-def offset_advice(response: str, offsets: Sequence[str]) -> str:
-    """Return how offsets are subtracted from a response.
-
-    Examples
-    --------
-    >>> offset_advice("log(y)", ["w"])
-    'subtract it from the response: I(np.log(y) - w) ~ …; predictions are then of np.log(y) - w'
-    """
-    y = _parsed(response)
-    if isinstance(y, ast.Call) and ast.unparse(y.func) == "I" and len(y.args) == 1:
-        y = y.args[0]
-    left = ast.unparse(y) if isinstance(y, ast.BinOp) else _operand(y)
-    difference = " - ".join([left, *(_operand(_parsed(offset)) for offset in offsets)])
-    what = "them" if len(offsets) > 1 else "it"
-    return (
-        f"subtract {what} from the response: I({difference}) ~ …; predictions are then of "
-        f"{difference}"
-    )
-
-
 NO_STRUCTURES = (
     "terms with a covariance structure and smooth terms are not supported; a random intercept is "
     "written (1|g), a spline bs(x, df=4)"
@@ -345,15 +325,9 @@ def unknown_call(function: str, arguments: str, written: Sequence[str]) -> str |
     if function in FUNCTIONS:
         return _in_place(function, arguments) or None
     if function == "offset":
-        calls = [
-            ", ".join(map(ast.unparse, node.args))
-            for code in written[1:]
-            for node in ast.walk(ast.parse(code.strip(), mode="eval"))
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "offset"
-        ]
-        return offset_advice(written[0], calls)
+        return "an offset is a fixed term of one expression, as in y ~ x + offset(z) + (1|g)"
     if function in ("weights", "weight"):
-        return "weights are not supported: every row counts alike"
+        return f"weights are an option, not a term: fit(formula, data, weights={arguments!r})"
     if function == "cbind":
         return "fit one response at a time, or several by vcomp.fit_multivariate()"
     if function in RANDOM:

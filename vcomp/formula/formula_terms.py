@@ -124,6 +124,7 @@ class Formula:
     fixed : names of the fixed terms (``"Intercept"``, ``"x"``, ``"C(g)"``)
     random : the random terms, in the order of the text
     groups : of rows that have a residual variance each; None with one residual variance
+    offsets : expressions of its offsets, ``"x"`` of ``offset(x)``
     """
 
     text: str
@@ -131,6 +132,7 @@ class Formula:
     fixed: tuple[str, ...]
     random: tuple[RandomTerm, ...]
     groups: ResidualGroups | None = None
+    offsets: tuple[str, ...] = ()
 
     @property
     def facets(self) -> tuple[str, ...]:
@@ -266,7 +268,12 @@ class Formula:
         """
         left = names_in(self.response) if response else ()
         right = sorted(self.covariates)
-        return list(dict.fromkeys([*self.level_columns, *left, *right]))
+        return list(dict.fromkeys([*self.level_columns, *left, *right, *self.offset_names]))
+
+    @property
+    def offset_names(self) -> tuple[str, ...]:
+        """The names that the offsets use."""
+        return tuple(name for code in self.offsets for name in names_in(code))
 
     @property
     def fixed_names(self) -> frozenset[str]:

@@ -82,12 +82,14 @@ def parse(text: str, columns: Sequence[str] = (), residual: str | None = None) -
             "the formula has no random term; write one as (1 | facet), "
             f"for instance {_with_random_terms(text, description, columns)!r}"
         )
+    fixed, offsets = _apart(description.rhs_termlist)
     return Formula(
         text=text.strip(),
         response=description.lhs_termlist[0].factors[0].code,
-        fixed=tuple(term.name() for term in description.rhs_termlist),
+        fixed=tuple(term.name() for term in fixed),
         random=tuple(random),
         groups=None if residual is None else _residual_groups(residual, left),
+        offsets=offsets,
     )
 
 
@@ -113,7 +115,33 @@ def patsy_description(formula: Formula) -> Any:
 
     _, right = _tree(formula.text).args
     fixed = _without_bars(right)
-    return ModelDesc([], [INTERCEPT] if fixed is None else _evaluate_fixed(fixed))
+    return ModelDesc([], [INTERCEPT] if fixed is None else _apart(_evaluate_fixed(fixed))[0])
+
+
+def _apart(terms: Sequence[Any]) -> tuple[list[Any], tuple[str, ...]]:
+    """Return the terms of the fixed part that have coefficients, and the offsets."""
+    fixed, offsets = [], []
+    for term in terms:
+        codes = [_offset_in(factor.code) for factor in term.factors]
+        if any(codes) and len(codes) > 1:
+            raise FormulaError(
+                f"{term.name()!r} is a product with an offset, which has no coefficient; add it: "
+                f"+ offset({next(filter(None, codes))})"
+            )
+        if any(codes):
+            offsets += codes
+        else:
+            fixed.append(term)
+    return fixed, tuple(offsets)
+
+
+def _offset_in(code: str) -> str:
+    """Return the expression of ``offset(…)``; empty for other factors."""
+    expression = ast.parse(code.strip(), mode="eval").body
+    match expression:
+        case ast.Call(func=ast.Name(id="offset"), args=[inner], keywords=[]):
+            return ast.unparse(inner)
+    return ""
 
 
 def _with_random_terms(text: str, description: Any, columns: Sequence[str]) -> str:

@@ -15,7 +15,6 @@ import numpy as np
 
 from vcomp import display
 from vcomp.exceptions import EstimationError, PlanError, check_alpha, guarded
-from vcomp.formula import refuse_blocks
 from vcomp.gtheory.phi_lambda import (
     MeanOfScores,
     mean_in_universe,
@@ -248,18 +247,26 @@ class HasDStudies:
         >>> print(published.quantity("p", interval="wald"))
         p = 2 (standard error 0.707), 95 % interval [0.614, 3.39] by Wald
         """
-        facets = self._components().facet_names
+        components = self._components()
+        if _is_planned(what, components):
+            components = self._planned_components()
+        facets = components.facet_names
         wanted = all_sizes(sizes, n, facets, alpha=alpha, object=object, goal=goal, cut=cut)
         plan = PlanOptions(design, object, wanted, fixed, universe, within, layout)
         options = _QuantityOptions(plan, negative, goal, coefficient, facet, cut)
         return _quantity(
-            self._components(),
+            components,
             what,
             lambda policy: self._source(interval, policy),
             self._mean_of_scores(),
             options,
             alpha,
         )
+
+
+def _is_planned(what: Any, components: VarianceComponents) -> bool:
+    """Return whether a quantity is one of a D-study, and no component of its name."""
+    return isinstance(what, str) and what in DSTUDY_QUANTITIES and what not in components.names
 
 
 def _quantity(
@@ -299,8 +306,7 @@ def _quantity(
         home = homes[strange[0]]
         shadowed = f"; {home!r} is a component here" if home in components.names else ""
         raise PlanError(f"{strange[0]}= is an option of {home!r}, not of {what!r}{shadowed}")
-    if isinstance(what, str) and what in DSTUDY_QUANTITIES and what not in components.names:
-        refuse_blocks(components, f"{what!r}", "quantity() takes components and their functions")
+    if isinstance(what, str) and _is_planned(what, components):
         return _of_plan(
             components, what, source_of(options.negative or "zero"), mean, options, alpha
         )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.data import WeightsOfRows, refuse_weights
 from vcomp.design import Structure
 from vcomp.estimators import Certificate, Estimate
 from vcomp.exceptions import EstimationError, guarded
@@ -215,6 +216,11 @@ class Estimates(Fitted):
         return matrix(covariances[chosen], estimate.names)
 
     @property
+    def weights(self) -> WeightsOfRows | None:
+        """The weights of the rows, or their known variances; None where all count alike."""
+        return self._record.weights
+
+    @property
     def held(self) -> tuple[str, ...]:
         """Components that were held at a given value, and not estimated."""
         return self._record.estimate.held
@@ -326,6 +332,9 @@ class Estimates(Fitted):
         import pandas as pd
 
         table = self._record.tables.table
+        refuse_weights(
+            self._record.weights, "the analysis of variance", "see fixed_effects() and test()"
+        )
         refuse_blocks(
             self._record.components, "the analysis of variance", "see fixed_effects() and test()"
         )
@@ -426,7 +435,9 @@ def gstudy(record: FitRecord, source: IntervalSource, limits: Limits) -> pd.Data
             index=pd.Index(estimate.names, name="component"),
         )
     positive = np.maximum(values, 0.0)
-    total = positive.sum()
+    if record.weights is not None and record.weights.of_known_variances:
+        positive[-1] = np.nan  # of no score in particular
+    total = np.nansum(positive)
     # Divided first, so that the share of a single positive component is exactly 100.
     percent = 100.0 * (positive / total) if total > 0.0 else np.full(values.size, np.nan)
     columns = {"estimate": values, "se": se}

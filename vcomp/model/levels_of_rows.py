@@ -35,7 +35,7 @@ def factors_of(access: RowAccess) -> list[str]:
 
 def column_means(access: RowAccess) -> FloatArray | None:
     """Return the means of the columns of X over the rows; None if they do not add up to 1."""
-    design, stats = access.data.design, access.data.statistics
+    design, stats = access.data.design, access.data.unweighted
     if not design.constant.any():
         return None
     wide, a = stats.wide, design.constant

@@ -74,6 +74,8 @@ class Located:
     slopes : for each term the column that its effects are multiplied by, None for ones; empty in a
         model of intercepts with one residual
     residuals : (n,) residual group; None with one for all, or where errors do not matter
+    offset : (n,) offset of each row; None without
+    weights : (n,) weight of each row; None for 1
     """
 
     labels: pd.Index
@@ -81,6 +83,8 @@ class Located:
     groups: tuple[Any, ...]
     slopes: tuple[FloatArray | None, ...] = ()
     residuals: IntArray | None = None
+    offset: FloatArray | None = None
+    weights: FloatArray | None = None
 
     @classmethod
     def of(
@@ -109,15 +113,16 @@ class Located:
         if new_levels not in ("zero", "raise"):
             raise DataError(f"new_levels={new_levels!r} is not known; it is 'zero' or 'raise'")
         if data is None:
-            chunk, columns = fitted.statistics.rows, fitted.fixed_columns
+            chunk, columns = fitted.statistics.single_rows, fitted.fixed_columns
             slopes = slope_columns(fitted.design, columns, chunk.response.size)
-            labels, residuals = fitted.kept_rows.labels, chunk.residual_codes
-            return cls(labels, chunk.columns, chunk.codes, slopes, residuals)
+            rows, residuals = fitted.kept_rows, chunk.residual_codes
+            known = residuals, rows.offset, rows.weights
+            return cls(rows.labels, chunk.columns, chunk.codes, slopes, *known)
         design = fitted.design
         needed = {f: design.facets[f].name for t in terms for f in design.terms[t].facets}
         residual = design.residual if errors else None
         of_residual = () if residual is None else residual.groups.facets
-        facets, fixed, labels = select_predictors(
+        facets, fixed, labels, beside = select_predictors(
             design.formula,
             data,
             fitted.reading,
@@ -136,7 +141,7 @@ class Located:
         else:
             _warn_of_new_facets(design, terms, facets, codes)
         residuals = None if residual is None else _residual_codes(residual, facets)
-        return cls(labels, X, groups, slope_columns(design, fixed, n), residuals)
+        return cls(labels, X, groups, slope_columns(design, fixed, n), residuals, *beside)
 
     @cached_property
     def combinations(self) -> tuple[LongArray, LongArray]:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.data import Missing, Reading, Rows, level_columns
+from vcomp.data import Missing, Reading, RowColumns, Rows, level_columns, refuse_weights
 from vcomp.estimators import (
     Estimate,
     Estimator,
@@ -192,6 +192,8 @@ class VarianceComponentsModel(LikelihoodOfData):
     formula : such as ``"score ~ x + (1|sys) + (1|topic/doc)"``
     data : pandas or polars frame, pyarrow Table, dict of arrays, or path of a CSV or Parquet file;
         None uses the variables of the calling scope, as patsy does; or accumulated statistics
+    weights, frequency, known_variance, offset : columns or arrays with a number for each row, as
+        for :func:`vcomp.fit`
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
     residual : as for :func:`vcomp.fit`
     stream : True to read the rows in batches without keeping them, False to keep them in memory;
@@ -230,6 +232,10 @@ class VarianceComponentsModel(LikelihoodOfData):
         formula: str,
         data: Any = None,
         *,
+        weights: Any = None,
+        frequency: Any = None,
+        known_variance: Any = None,
+        offset: Any = None,
         missing: Missing = "drop",
         residual: str | None = None,
         stream: bool | None = None,
@@ -237,7 +243,9 @@ class VarianceComponentsModel(LikelihoodOfData):
         eval_env: Any = 0,
     ) -> None:
         if not isinstance(data, SummedData):
-            reading = Reading(caller_environment(eval_env, 1), missing, stream, progress)
+            columns = RowColumns(weights, frequency, known_variance, offset)
+            environment = caller_environment(eval_env, 1)
+            reading = Reading(environment, missing, stream, progress, row_columns=columns)
             data = read_data(parse(formula, level_columns(data), residual), data, reading)
         begun = perf_counter()
         self._data: SummedData = _without_dependent(data)
@@ -248,7 +256,14 @@ class VarianceComponentsModel(LikelihoodOfData):
         )
         self.statistics = self._data.statistics
         terms = [term.name for term in design.terms]
-        check_identified(self.statistics, terms, design.fixed.names, design.x_origin)
+        weights = data.weights
+        check_identified(
+            self.statistics,
+            terms,
+            design.fixed.names,
+            design.x_origin,
+            knows_residual=weights is not None and weights.of_known_variances,
+        )
         self.seconds: Mapping[str, float] = {**data.seconds, "check": perf_counter() - begun}
 
     @property
@@ -269,6 +284,10 @@ class VarianceComponentsModel(LikelihoodOfData):
         formula: str,
         data: Any = None,
         *,
+        weights: Any = None,
+        frequency: Any = None,
+        known_variance: Any = None,
+        offset: Any = None,
         missing: Missing = "drop",
         residual: str | None = None,
         stream: bool | None = None,
@@ -279,12 +298,17 @@ class VarianceComponentsModel(LikelihoodOfData):
 
         Parameters
         ----------
-        formula, data, missing, residual, stream, progress, eval_env : as for the class
+        formula, data, weights, frequency, known_variance, offset : as for the class
+        missing, residual, stream, progress, eval_env : as for the class
         """
         environment = caller_environment(eval_env, 1)
         return cls(
             formula,
             data,
+            weights=weights,
+            frequency=frequency,
+            known_variance=known_variance,
+            offset=offset,
             missing=missing,
             residual=residual,
             stream=stream,
@@ -302,7 +326,7 @@ class VarianceComponentsModel(LikelihoodOfData):
     @property
     def endog(self) -> FloatArray:
         """The response, shape (nobs,); read-only, as changes would not reach the sums."""
-        y = self.rows.y.view()
+        y = self.rows.response.view()
         y.flags.writeable = False
         return y
 
@@ -379,9 +403,18 @@ class VarianceComponentsModel(LikelihoodOfData):
         if not design.constant.any():
             names, response = design.fixed.names, design.formula.response
             check_digits(self.statistics, names, response, self._data.response_sums)
+        weights = self._data.weights
+        if weights is not None and weights.of_known_variances:
+            refuse_blocks(
+                design.formula,
+                "known_variance=",
+                "weights='w' with a column w = 1/v estimates the unit of the variances",
+            )
+            options = _with_known_residual(options)
         estimator = get_estimator(method, **options)
         if not isinstance(estimator, LikelihoodMethod):
             refuse_blocks(design.formula, f"method={method!r}", "use method='reml' or 'ml'")
+            refuse_weights(weights, f"method={method!r}", "use method='reml' or 'ml'")
         if negative != "keep":
             _check_negative(negative, estimator.name)
         if estimator.name == "anova":
@@ -448,6 +481,7 @@ class VarianceComponentsModel(LikelihoodOfData):
             estimate=estimate,
             tables=TablesOfFit(data, estimate),
             response_sums=data.response_sums,
+            weights=data.weights,
             left_out=() if fixed.left_out is None else fixed.left_out.left_out_names,
         )
 
@@ -469,6 +503,19 @@ def _without_dependent(data: SummedData) -> SummedData:
             warn(left_out_note(left_out[0].left_out_names))
     formula.check_parameters(data.statistics.n, len(data.design.fixed.names))
     return data
+
+
+def _with_known_residual(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of a fit whose scores have known variances: the residual is held at 1."""
+    hold: Any = options.get("hold")
+    if hasattr(hold, "keys") and RESIDUAL in list(hold.keys()):
+        raise EstimationError(
+            f"hold={{{RESIDUAL!r}: …}} and known_variance= exclude each other: with known "
+            "variances the residual is their unit, 1; leave it out of hold="
+        )
+    if hold is not None and not hasattr(hold, "keys"):
+        return dict(options)  # refused with the other options
+    return {**options, "hold": {**(hold or {}), RESIDUAL: 1.0}}
 
 
 def _check_negative(negative: str, method: str) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
+from vcomp.data import refuse_weights
 from vcomp.design import Chunk, Design
 from vcomp.estimators import ClosedForm, Estimate, MethodName, PointEstimate, get_estimator
 from vcomp.estimators.likelihood import Solution
@@ -175,6 +176,7 @@ def crosscheck(
         "crosscheck",
         "only REML and ML estimate them: compare res with a fit by the other of these",
     )
+    refuse_weights(access.data.weights, "crosscheck", "the other methods have none")
     n, workers = check_count(n, "n"), check_count(workers, "workers")
     check_time_limit(time_limit)
     seed, v = seed_from(rng), access.components

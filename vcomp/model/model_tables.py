@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vcomp.data import refuse_known_variances
 from vcomp.exceptions import DataError, EstimationError, guarded
 from vcomp.formula import refuse_blocks
 from vcomp.inference import hypotheses
@@ -218,9 +219,10 @@ class ModelTables(UniverseScores):
         conditional    0.637
         Name: r2, dtype: float64
         """
+        refuse_known_variances(self._record.weights, "r2()", "see vcomp and fixed_effects()")
         fixed = _variance_of_fixed(self._rows)
         values = self._record.estimate.values
-        stats = None if self._rows is None else self._rows.data.statistics
+        stats = None if self._rows is None else self._rows.data.unweighted
         if stats is not None and stats.blocks is not None:
             random = sum(
                 float((matrix * stats.cross_products.mean_squares(term)).sum())
@@ -278,6 +280,7 @@ class ModelTables(UniverseScores):
         """
         import pandas as pd
 
+        refuse_known_variances(self._record.weights, "icc()", "see vcomp and quantity()")
         refuse_blocks(
             self._record.components,
             "icc()",
@@ -340,7 +343,7 @@ def _variance_of_fixed(rows: RowAccess | None) -> float:
             "this result was loaded without the sums of its rows, which r2() needs; fit the model "
             "again"
         )
-    stats, beta, a = rows.data.statistics, rows.estimate.beta, rows.data.design.constant
+    stats, beta, a = rows.data.unweighted, rows.estimate.beta, rows.data.design.constant
     if not beta.size or stats.n < 2:
         return 0.0
     if not a.any():

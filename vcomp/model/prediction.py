@@ -44,7 +44,9 @@ class Prediction:
         with the covariances of the effects of different terms and of the fixed effects. A group
         that did not occur in the fit adds its variance σ²_t
     se_obs : standard error of the prediction of a new score in the same cell: with the variances
-        of the residual and of the terms that are not in the level, for which groups are random
+        of the residual and of the terms that are not in the level, for which groups are random.
+        A score has the weight of its row, or 1 in data without the column; nan of fits with known
+        variances in data without them
     alpha : intervals have confidence 1 − alpha unless another alpha is given
     notes : sentences on the standard errors
 
@@ -134,6 +136,8 @@ def predicted_values(access: RowAccess, rows: Located, terms: Sequence[int]) -> 
         z = rows.slopes[t] if rows.slopes else None
         found = np.where(groups < 0, 0.0, effects[groups])
         predicted = predicted + (found if z is None else found * z)
+    if rows.offset is not None:
+        predicted = predicted + rows.offset
     return pd.Series(predicted, rows.labels, name="predicted")
 
 
@@ -159,8 +163,16 @@ def _variances(
     for t in terms:
         of_mean += np.where(groups[:, t] < 0, v[t], 0.0)
     others = [t for t in range(v.size - 1) if t not in terms]
-    of_score = of_mean + v[others].sum() + v[-1]
-    return of_mean[number], of_score[number]
+    of_mean = of_mean[number]
+    return of_mean, of_mean + v[others].sum() + _residual(access, rows, v[-1])
+
+
+def _residual(access: RowAccess, rows: Located, residual: Any) -> Any:
+    """Return the residual variances of new scores: nan where known variances are not given."""
+    if rows.weights is not None:
+        return residual / rows.weights
+    used = access.data.weights
+    return np.nan if used is not None and used.of_known_variances else residual
 
 
 def _of_matrices(
@@ -177,8 +189,8 @@ def _of_matrices(
     assert stats.blocks is not None
     names, X = access.estimate.names, dense_columns(rows.X)
     residuals = v[-stats.blocks.n_residuals :]
-    rest = np.full(n, v[-1]) if rows.residuals is None else residuals[rows.residuals]
-    weights = []
+    of_rows = v[-1] if rows.residuals is None else residuals[rows.residuals]
+    weights, rest = [], np.zeros(n) + _residual(access, rows, of_rows)
     for term, matrix in zip(stats.blocks.terms, stats.blocks.matrices, strict=True):
         chosen = [t for t in term if t in terms]
         if chosen and len(chosen) < len(term):
@@ -212,8 +224,8 @@ def _augmented_rows(access: RowAccess, fitted: FloatArray) -> pd.DataFrame:
     rows, response = access.data.kept_rows, access.data.design.formula.response
     facets = {name: column.to_numpy() for name, column in rows.facets.items()}
     covariates = {name: column for name, column in rows.fixed.items() if name not in facets}
-    columns: dict[str, Any] = {response: rows.y.copy(), **facets, **covariates}
-    columns |= {"fitted": fitted, "resid": rows.y - fitted}
+    columns: dict[str, Any] = {response: rows.response.copy(), **facets, **covariates}
+    columns |= {"fitted": fitted, "resid": rows.response - fitted}
     return pd.DataFrame(columns, index=rows.labels)
 
 
@@ -267,11 +279,14 @@ def _augmented(data: SummedData, solution: Solution, part: CompleteRows) -> pd.D
     fixed = part.fixed_columns(design.formula, data.fixed_columns)
     slopes = slope_columns(design, fixed, part.y.size)
     fitted = _fitted(design, solution, codes, design.centred_matrix(fixed, part.y.size), slopes)
-    columns: dict[str, Any] = {design.formula.response: part.y}
+    y = part.y
+    if part.offset is not None:
+        y, fitted = y + part.offset, fitted + part.offset
+    columns: dict[str, Any] = {design.formula.response: y}
     for facet, found in zip(design.facets, codes, strict=True):
         columns[facet.name] = pd.Categorical.from_codes(found, categories=facet.levels)
     columns |= {name: column for name, column in fixed.items() if name not in columns}
-    return pd.DataFrame(columns | {"fitted": fitted, "resid": part.y - fitted}, copy=False)
+    return pd.DataFrame(columns | {"fitted": fitted, "resid": y - fitted}, copy=False)
 
 
 def _fitted(
@@ -327,7 +342,7 @@ class Predictions(Fitted):
         import pandas as pd
 
         rows = self._row_access.data.kept_rows
-        return pd.Series(rows.y - self.fittedvalues.to_numpy(), rows.labels, name="resid")
+        return pd.Series(rows.response - self.fittedvalues.to_numpy(), rows.labels, name="resid")
 
     @guarded
     def predict(

@@ -12,6 +12,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, Json, LongArray
 from vcomp.codec import Format, stored
+from vcomp.data import WeightsOfRows, refuse_weights
 from vcomp.design import Design, Structure
 from vcomp.estimators import Estimate, quadratic
 from vcomp.exceptions import DataError, EstimationError, VcompError
@@ -283,7 +284,7 @@ class TablesOfFit:
         found = self.found
         return label(
             found.design,
-            None if found.statistics.blocks is not None else found.statistics.group_sums,
+            None if found.statistics.blocks is not None else found.unweighted.group_sums,
             self.estimate,
             self._scores(),
             found.response_values if found.rows is None else few_values(found.rows.y),
@@ -293,7 +294,7 @@ class TablesOfFit:
     def table(self) -> quadratic.AnovaTable | None:
         """The analysis of variance of the method; that of Method I if it has none."""
         method = self.estimate.method
-        if self.found.design.blocks is not None:
+        if self.found.design.blocks is not None or self.found.weights is not None:
             return None
         if not (method in ("type1", "henderson3") or self.found.design.formula.intercept_only):
             return None
@@ -319,6 +320,7 @@ class TablesOfFit:
         found = self.found
         if found.design.blocks is not None:
             raise EstimationError(f"{_not_robust(found.design.formula)}; use interval='mls'")
+        refuse_weights(found.weights, "interval='robust'", "use interval='mls'")
         return level_variances(found.design, found.statistics, found.total, self.estimate.values)
 
     @cached_property
@@ -334,6 +336,7 @@ class TablesOfFit:
         """
         found = self.found
         refuse_blocks(found.design.formula, "cov_type='robust'", "use cov_type='model'")
+        refuse_weights(found.weights, "cov_type='robust'", "use cov_type='model'")
         v = positive_residual(self.estimate.values, "cov_type='robust'", "cov_type='model'")
         if not found.design.fixed.names:
             return None
@@ -343,7 +346,7 @@ class TablesOfFit:
     def _scores(self) -> CellTotals | None:
         design = self.found.design
         crossed = len(design.facets) == 2 and not any(design.structure.nested_in.values())
-        if not (crossed and design.formula.intercept_only):
+        if not (crossed and design.formula.intercept_only) or self.found.weights is not None:
             return None
         if np.prod(design.n_levels) > _MAX_CELLS:
             return None
@@ -373,6 +376,7 @@ class FitRecord:
     left_out : columns of the fixed part that are linear combinations of others
     level_values : universe scores and differences of levels, in a result without rows; None
         without
+    weights : those of the rows; None where all count alike
     """
 
     formula: str
@@ -386,6 +390,7 @@ class FitRecord:
     response_sums: tuple[float, float] | None = None
     left_out: tuple[str, ...] = ()
     level_values: StoredLevels | None = None
+    weights: WeightsOfRows | None = None
 
     # Format 1 had no held components, iterations and seconds.
     _FORMAT: ClassVar[Format] = Format("VarianceComponentsResults", 2, "a result")

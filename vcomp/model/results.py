@@ -463,6 +463,8 @@ def _notes(record: FitRecord, found: Limits, source: IntervalSource) -> list[str
             f"The design falls into {design.n_parts} parts that share no level (print the "
             "design for their levels)."
         )
+    if record.weights is not None:
+        notes.append(display.sentence(record.weights.residual))
     values = np.array(estimate.values)
     estimated = ~np.isin(np.array(estimate.names, dtype=object), estimate.held)
     if (values[estimated] == 0.0).any() and values.any():
@@ -482,7 +484,8 @@ def _notes(record: FitRecord, found: Limits, source: IntervalSource) -> list[str
     clauses = [note for note in found.notes if note != NOT_CONVERGED]
     how = [found.interval_method or "none can be given", *clauses]
     what = "Standard errors and intervals" if source.interval == "robust" else "Intervals"
-    last = "Share: of the total variance."
+    share = "of the total variance" if record.weights is None else record.weights.share
+    last = f"Share: {share}."
     if record.components.matrices:
         last = "Those of covariances are normal."
     notes.append(f"{what} of components: {'; '.join(how)}. {last}")

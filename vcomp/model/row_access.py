@@ -99,7 +99,9 @@ class RowAccess:
         import pandas as pd
 
         rows = self.data.kept_rows
-        responses = self.generating().simulate(self.data.statistics.rows, n, rng)
+        responses = self.generating().simulate(self.data.statistics.single_rows, n, rng)
+        if rows.offset is not None:
+            responses = responses + rows.offset[:, None]
         return pd.DataFrame(responses, index=rows.labels, copy=False)
 
     def random_effects(self) -> dict[str, pd.DataFrame]:
@@ -335,6 +337,7 @@ def compared_fit(res: Fitted) -> hypotheses.ComparedFit:
         stats=None if rows is None else rows.data.statistics,
         covariances=record.components.covariance_names,
         groups=record.components.groups,
+        weights=record.weights,
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.data import refuse_known_variances
 from vcomp.design import Chunk, number_combinations
 from vcomp.estimators.likelihood import prediction_variances
 from vcomp.exceptions import PlanError, check_alpha, guarded
@@ -66,6 +67,11 @@ class UniverseScores(HasDStudies, Fitted):
             "a D-study",
             "universe scores depend on the covariate then: fit intercepts alone, for instance to "
             "the scores at one value",
+        )
+        refuse_known_variances(
+            record.weights,
+            "a D-study",
+            "vcomp.from_components() projects the components with a residual that you state",
         )
         if record.structure.replicated and REPLICATE in record.structure.facets:
             raise PlanError(

@@ -182,6 +182,8 @@ def read_scores(
     random = parse(f"{left[0]} ~ {right}")
     if random.has_slopes:
         raise FormulaError("fit_multivariate has no slopes: fit each variable by vcomp.fit")
+    if random.offsets:
+        raise FormulaError("fit_multivariate has no offsets: fit each variable by vcomp.fit")
     if not random.intercept_only:
         raise FormulaError(
             "the fixed part for several dependent variables is the mean of each; leave out "

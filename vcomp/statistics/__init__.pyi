@@ -1,3 +1,5 @@
+from .cell_totals import CellTotals as CellTotals
+from .cell_totals import tabulate as tabulate
 from .cross_products import CrossProducts as CrossProducts
 from .crossed_table import LEAST_FILLED as LEAST_FILLED
 from .crossed_table import MOST_LEVELS as MOST_LEVELS
@@ -15,11 +17,9 @@ from .of_data import sum_rows as sum_rows
 from .stacks import Stack as Stack
 from .stacks import StackLayout as StackLayout
 from .stacks import StackTables as StackTables
-from .statistics import CellTotals as CellTotals
 from .statistics import Statistics as Statistics
 from .statistics import WideProducts as WideProducts
 from .statistics import find_wide_products as find_wide_products
-from .statistics import tabulate as tabulate
 from .strata import Cells as Cells
 from .strata import GroupedColumns as GroupedColumns
 from .strata import Remainder as Remainder

@@ -88,6 +88,7 @@ class CrossProducts:
     Zy : for each term the (q_t,) sums of y within levels
     ZX : for each term the (q_t, p) sums of the columns of X within levels
     XX, Xy, yy : (p, p), (p,) and a number
+    log_weights : sum of the logarithms of the weights of rows; all sums but `n` have weights
     """
 
     n: int
@@ -98,6 +99,7 @@ class CrossProducts:
     XX: FloatArray
     Xy: FloatArray
     yy: float
+    log_weights: float = 0.0
 
     factor: ClassVar[None] = None
     """The sums with a factor of many levels among the columns of X: none."""
@@ -131,6 +133,11 @@ class CrossProducts:
     def n_fixed(self) -> int:
         """Number of columns of X."""
         return int(self.XX.shape[0])
+
+    @property
+    def mean_weight(self) -> float:
+        """Mean weight of the rows, 1 if they count alike."""
+        return float(self.group_n[0].sum()) / self.n if self.group_n else 1.0
 
     def of_terms(self, terms: Sequence[int]) -> CrossProducts:
         """Return the sums of some of the terms, given by ascending positions."""
@@ -214,6 +221,7 @@ class CrossProducts:
             XX=self.XX + other.XX,
             Xy=self.Xy + other.Xy,
             yy=self.yy + other.yy,
+            log_weights=self.log_weights + other.log_weights,
         )
 
 
@@ -249,7 +257,7 @@ class RollUp:
         for t in self._finest_first:
             source, codes = self._source([t]), self._codes
             size = self._chunk.sizes[t]
-            weights = self._chunk.counts if source == _ROWS else counts[source]
+            weights = self._chunk.multiplicity if source == _ROWS else counts[source]
             if weights is None:
                 counts[t] = group_counts(codes(t, source), size)
             else:
@@ -277,7 +285,7 @@ class RollUp:
         y : (n,) the response
         X : (n, p) the columns, in any order in memory
         """
-        counts, b = self._chunk.counts, 1 + X.shape[1]
+        counts, b = self._chunk.multiplicity, 1 + X.shape[1]
         of_rows = [t for t in self._finest_first if self._source([t]) == _ROWS]
         totals = {t: np.zeros((self._chunk.sizes[t], b)) for t in of_rows}
         products = np.zeros((b, b))
@@ -317,7 +325,7 @@ class RollUp:
             for t in range(u):
                 source = self._source([t, u])
                 rows, cols = self._codes(t, source), self._codes(u, source)
-                of_rows = ONCE if self._chunk.counts is None else self._chunk.counts
+                of_rows = ONCE if self._chunk.multiplicity is None else self._chunk.multiplicity
                 weights = of_rows if source == _ROWS else self.group_n[source]
                 if weights.size and weights.min() == 0.0:  # groups without rows in this chunk
                     filled = weights > 0.0
@@ -455,11 +463,13 @@ def accumulate(chunk: Chunk) -> CrossProducts:
             XX=np.ascontiguousarray(products[1:, 1:]),
             Xy=np.ascontiguousarray(products[1:, 0]),
             yy=float(products[0, 0]),
+            log_weights=chunk.log_weights,
         )
     X = np.ascontiguousarray(chunk.X[:0] if is_mean else chunk.X)
     # The mean of a cell is weighted by its number of scores.
-    total_y = y if chunk.counts is None else y * chunk.counts
-    total_X = X if chunk.counts is None or is_mean else X * chunk.counts[:, None]
+    times = chunk.multiplicity
+    total_y = y if times is None else y * times
+    total_X = X if times is None or is_mean else X * times[:, None]
     return CrossProducts(
         n=chunk.n,
         group_n=rolled.group_n,
@@ -467,9 +477,10 @@ def accumulate(chunk: Chunk) -> CrossProducts:
         Zy=tuple(s[:, 0] for s in rolled.sums(total_y[:, None])),
         # A column of ones adds up to the size of each group.
         ZX=tuple(n[:, None] for n in rolled.group_n) if is_mean else rolled.sums(total_X),
-        XX=np.array([[float(chunk.n)]]) if is_mean else X.T @ total_X + within[1:, 1:],
+        XX=np.array([[chunk.total]]) if is_mean else X.T @ total_X + within[1:, 1:],
         Xy=np.array([total_y.sum()]) if is_mean else X.T @ total_y + within[1:, 0],
         yy=float(y @ total_y) + float(within[0, 0]),
+        log_weights=chunk.log_weights,
     )
 
 
@@ -515,7 +526,7 @@ def resum(stats: CrossProducts, chunk: Chunk, rolled: RollUp) -> CrossProducts:
     rolled : how their terms are summed from each other
     """
     y = chunk.y
-    total_y = y if chunk.counts is None else y * chunk.counts
+    total_y = y if chunk.multiplicity is None else y * chunk.multiplicity
     within = np.zeros((1 + chunk.n_fixed,) * 2) if chunk.within is None else chunk.within
     return replace(
         stats,

@@ -273,7 +273,7 @@ def find_crossed_table(
         return None
     if chunk.within is not None or isinstance(chunk.columns, MixedColumns):
         return None
-    if chunk.counts is not None and (chunk.counts != 1.0).any():
+    if chunk.multiplicity is not None and (chunk.multiplicity != 1.0).any():
         return None
     longer = 0 if sizes[0] >= sizes[1] else 1
     codes = chunk.codes

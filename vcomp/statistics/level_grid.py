@@ -71,6 +71,7 @@ class LevelGrid:
     parents : for each depth but the largest, the (nodes,) node above each node
     terms : the groups of each term
     alike : the levels by their holes
+    log_weights : sum of the logarithms of the weights of the rows, whose sums are `counts` then
     """
 
     n: int
@@ -81,6 +82,7 @@ class LevelGrid:
     parents: tuple[LongArray, ...]
     terms: tuple[LevelTerm, ...]
     alike: tuple[Alike, ...]
+    log_weights: float = 0.0
 
     def with_response(self, chunk: Chunk) -> LevelGrid:
         """Return the same cells with another response of the same rows."""
@@ -121,6 +123,11 @@ class LevelGrid:
     def n_terms(self) -> int:
         """Number of random terms, the residual not counted."""
         return len(self.terms)
+
+    @property
+    def mean_weight(self) -> float:
+        """Mean weight of the rows, 1 if they count alike."""
+        return float(self.counts.sum()) / self.n
 
     @cached_property
     def n_cells(self) -> int:
@@ -238,7 +245,7 @@ class LevelGrid:
             for t in range(u + 1):
                 both = float(np.vdot(H[t] @ H[t].T, H[u] @ H[u].T))
                 forms[t, u] = forms[u, t] = self._pair_squares(t, u) - 2.0 * mixed[t] + both
-            forms[u, k] = forms[k, u] = self.n - np.square(H[u]).sum()
+            forms[u, k] = forms[k, u] = self.counts.sum() - np.square(H[u]).sum()
         forms[k, k] = self.n - p
         return forms
 
@@ -307,7 +314,11 @@ def find_level_grid(
     row[cell] = np.arange(cell.size)
     levels = {f: codes[f][row] for f in axes}
     place = codes[leaf] * np.int64(keys.size) + cell
-    counts = np.bincount(place, chunk.counts, minlength=int(n_places)).astype(float).reshape(shape)
+    counts = (
+        np.bincount(place, chunk.multiplicity, minlength=int(n_places))
+        .astype(float)
+        .reshape(shape)
+    )
     alike, order = find_alike(counts, parents[0], equal=_replicates(counts) is not None)
     rank = np.empty_like(order)
     rank[order] = np.arange(order.size)
@@ -316,7 +327,9 @@ def find_level_grid(
     parents, counts = (parents[0][order], *parents[1:]), counts[order]
     # An engine that needs no means may be chosen.
     means = partial(_means, chunk, place, counts)
-    return LevelGrid(chunk.n, place, counts, chunk.n_fixed, means, parents, terms, alike)
+    return LevelGrid(
+        chunk.n, place, counts, chunk.n_fixed, means, parents, terms, alike, chunk.log_weights
+    )
 
 
 def _replicates(counts: FloatArray) -> float | None:
@@ -372,7 +385,7 @@ def _divisors(counts: FloatArray) -> FloatArray:
 
 def _means(chunk: Chunk, place: LongArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return means in cells, and squares and products within them."""
-    weights, flat, b = chunk.counts, counts.ravel(), 1 + chunk.n_fixed
+    weights, flat, b = chunk.multiplicity, counts.ravel(), 1 + chunk.n_fixed
     if weights is None and not chunk.is_mean:
         means, products = cell_moments(place, chunk.y, chunk.columns, _divisors(flat))
         is_single = np.count_nonzero(flat) == place.size

@@ -66,7 +66,7 @@ def _response_sums(design: Design, rows: Rows, statistics: Statistics) -> tuple[
         return design.origin + sums[0], sums[1]
     mean = float(rows.y.mean())
     away = len(rows) * (mean - design.origin) ** 2
-    if away <= 1e-3 * statistics.yy:
+    if rows.weights is None and away <= 1e-3 * statistics.yy:
         return mean, statistics.yy - away
     # Sums about an origin far from the mean would cancel.
     return mean, float(np.square(rows.y - mean).sum())
@@ -88,6 +88,7 @@ def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
     """
     begun = perf_counter()
     if reading.is_on_dask(data):
+        reading.row_columns.without_arrays("on Dask")
         summed = finish(batches.gather_on_dask(formula, data, reading, collapse=True), reading)
         return replace(
             summed,
@@ -102,6 +103,7 @@ def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
         summed = sum_rows(formula, rows, reading)
         return replace(summed, seconds={"read": read, **summed.seconds})
     decided = perf_counter()
+    reading.row_columns.without_arrays("read in batches")
     summed = finish(batches.gather(formula, source, reading, collapse=True), reading)
     seconds = {"read": decided - begun, "gather": perf_counter() - decided}
     again = partial(batches.Batches, formula, source)

@@ -13,16 +13,20 @@ from vcomp.numerics.kernels import ONCE, group_counts, group_sums, pair_counts
 from vcomp.statistics.cross_products import CrossProducts, PairTable
 
 
-def accumulate_slopes(chunk: Chunk) -> CrossProducts:
+def accumulate_slopes(chunk: Chunk, mean_weight: float = 1.0) -> CrossProducts:
     """Sum rows whose effects are multiplied by columns: Z has these in place of ones.
+
+    A row of weight w is multiplied by √w. Effects have a unit in which their columns have the
+    size that they have without weights.
 
     Parameters
     ----------
     chunk : all rows, with their columns of effects
+    mean_weight : of all rows
     """
-    assert chunk.effects is not None
-    effects = chunk.effects
-    y, X, codes, sizes = chunk.y, chunk.X, chunk.codes, chunk.sizes
+    effects = _effects(chunk, mean_weight)
+    codes, sizes = chunk.codes, chunk.sizes
+    y, X = _scaled(chunk, chunk.y), _scaled(chunk, chunk.X)
     both = np.column_stack([y, X])
     Zb = [
         group_sums(codes[t], both if z is None else both * z[:, None], sizes[t])
@@ -52,28 +56,45 @@ def accumulate_slopes(chunk: Chunk) -> CrossProducts:
         XX=X.T @ X,
         Xy=X.T @ y,
         yy=float(y @ y),
+        log_weights=chunk.log_weights,
     )
 
 
-def resum_slopes(stats: CrossProducts, chunk: Chunk) -> CrossProducts:
+def resum_slopes(stats: CrossProducts, chunk: Chunk, mean_weight: float = 1.0) -> CrossProducts:
     """Return the cross-products of the same rows with slopes and the response of `chunk`.
 
     Parameters
     ----------
     stats : of the rows, with another response
     chunk : the rows
+    mean_weight : of all rows
     """
-    assert chunk.effects is not None
-    y = chunk.y
+    y = _scaled(chunk, chunk.y)
     return replace(
         stats,
         Zy=tuple(
             group_sums(chunk.codes[t], (y if z is None else y * z)[:, None], chunk.sizes[t])[:, 0]
-            for t, z in enumerate(chunk.effects)
+            for t, z in enumerate(_effects(chunk, mean_weight))
         ),
-        Xy=chunk.X.T @ y,
+        Xy=_scaled(chunk, chunk.X).T @ y,
         yy=float(y @ y),
     )
+
+
+def _effects(chunk: Chunk, mean_weight: float) -> tuple[FloatArray | None, ...]:
+    """Return the columns of effects, multiplied by √w over its mean; None is one of ones."""
+    assert chunk.effects is not None
+    if chunk.weights is None:
+        return chunk.effects
+    root = np.sqrt(chunk.weights / mean_weight)
+    return tuple(root if z is None else z * root for z in chunk.effects)
+
+
+def _scaled(chunk: Chunk, columns: FloatArray) -> FloatArray:
+    """Return columns of rows, (n,) or (n, p), multiplied by √w."""
+    if chunk.weights is None:
+        return columns
+    return (columns.T * np.sqrt(chunk.weights)).T
 
 
 def _product(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:

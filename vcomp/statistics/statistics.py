@@ -17,7 +17,7 @@ from vcomp.design import Chunk, CovarianceBlocks, Grid, PartialGrid
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.formula import WIDE
 from vcomp.numerics import MixedColumns, check_memory
-from vcomp.numerics.kernels import ONCE, group_counts, group_sums, pair_counts
+from vcomp.numerics.kernels import ONCE, group_sums, pair_counts
 from vcomp.statistics.cross_products import (
     CrossProducts,
     PairTable,
@@ -69,6 +69,7 @@ class Statistics:
     alike : statistics of the same groups with another response, whose groups are not counted again
     blocks : covariance matrices and columns of effects; None if all variances are single, with one
         residual
+    log_weights : sum of the logarithms of the weights of the rows; None where all count alike
     kept : values that estimators keep from one call to the next
     """
 
@@ -81,6 +82,7 @@ class Statistics:
     known_wide: WideProducts | None = None
     alike: Statistics | None = None
     blocks: CovarianceBlocks | None = None
+    log_weights: float | None = None
     kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
     @classmethod
@@ -95,7 +97,11 @@ class Statistics:
         grid, partial_grid : that they fill, or nearly fill
         """
         if chunk.blocks is not None:
-            return cls(make_cells=lambda: chunk, blocks=chunk.blocks)
+            return cls(
+                make_cells=lambda: chunk, blocks=chunk.blocks, log_weights=chunk.log_weights
+            )
+        if chunk.weights is not None:  # strata and grids are of scores of one variance
+            return cls(make_cells=lambda: chunk, log_weights=chunk.log_weights)
         # A factor with many levels has a sparse elimination of its own.
         strata = None if grid is None or has_wide_factor(chunk) else stratify(chunk, grid)
         return cls(strata, lambda: chunk, None, grid, partial_grid)
@@ -181,7 +187,15 @@ class Statistics:
         def cells() -> Chunk:
             return self.cells.of_columns(kept)
 
-        return Statistics.from_cells(cells, strata, self.grid, self.partial_grid)
+        return replace(
+            self,
+            strata=strata,
+            make_cells=cells,
+            make_products=None,
+            known_table=None,
+            known_wide=None,
+            alike=None,
+        )
 
     @cached_property
     def cells(self) -> Chunk:
@@ -209,12 +223,28 @@ class Statistics:
             As for :attr:`cells`, and if only cells are kept.
         """
         rows = self.cells
+        if rows.weights is not None:
+            raise DataError(
+                "this is for scores that count alike, and these have weights: it needs a fit "
+                "without weights= and known_variance="
+            )
         if rows.counts is not None:
             raise DataError(
                 "this needs rows, and these were read in batches: of each cell only the mean of "
                 "its scores is kept. Fit with stream=False"
             )
         return rows
+
+    @property
+    def single_rows(self) -> Chunk:
+        """The rows, each of them one score, which may have a weight.
+
+        Raises
+        ------
+        DataError
+            As for :attr:`rows`, but for weights.
+        """
+        return self.cells if self.cells.weights is not None else self.rows
 
     @cached_property
     def _rolled(self) -> RollUp:
@@ -232,9 +262,11 @@ class Statistics:
             return self.make_products()
         if self.alike is not None:
             if self.blocks is not None:
-                return resum_slopes(self.alike.cross_products, self.cells)
+                return resum_slopes(self.alike.cross_products, self.cells, self.mean_weight)
             return resum(self.alike.cross_products, self.cells, self.alike._rolled)
-        return accumulate(self.cells) if self.blocks is None else accumulate_slopes(self.cells)
+        if self.blocks is None:
+            return accumulate(self.cells)
+        return accumulate_slopes(self.cells, self.mean_weight)
 
     @cached_property
     def by_residual(self) -> tuple[CrossProducts, ...]:
@@ -243,8 +275,9 @@ class Statistics:
             return (self.cross_products,)
         parts = list(self.cells.residual_parts())
         if self.alike is None:
-            return tuple(map(accumulate_slopes, parts))
-        return tuple(map(resum_slopes, self.alike.by_residual, parts))
+            return tuple(accumulate_slopes(part, self.mean_weight) for part in parts)
+        pairs = zip(self.alike.by_residual, parts, strict=True)
+        return tuple(resum_slopes(known, part, self.mean_weight) for known, part in pairs)
 
     @cached_property
     def completed(self) -> CompletedGrid | None:
@@ -319,6 +352,11 @@ class Statistics:
     def n(self) -> int:
         """Number of rows."""
         return self.sums.n
+
+    @cached_property
+    def mean_weight(self) -> float:
+        """Mean weight of the rows, 1 if they count alike."""
+        return 1.0 if self.log_weights is None else self.cells.total / self.cells.n
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -551,39 +589,6 @@ def has_wide_factor(chunk: Chunk, least: int = WIDE.factor) -> bool:
     return (
         isinstance(columns, MixedColumns)
         and columns.sparse_at.size >= least
-        and chunk.counts is None
+        and chunk.multiplicity is None
         and columns.sparse_levels() is not None
     )
-
-
-@dataclass(frozen=True, slots=True)
-class CellTotals:
-    """Sums and numbers of scores in the cells of two facets; tables of chunks add up.
-
-    Attributes
-    ----------
-    sums : (n_rows, n_columns) sums of the centred scores of each cell
-    counts : (n_rows, n_columns) their numbers, 0 where a cell is empty
-    """
-
-    sums: FloatArray
-    counts: FloatArray
-
-    def __add__(self, other: CellTotals) -> CellTotals:
-        return CellTotals(self.sums + other.sums, self.counts + other.counts)
-
-
-def tabulate(chunk: Chunk, rows: int, columns: int) -> CellTotals:
-    """Sum the scores in the cells of two facets, given by their positions in the design.
-
-    The cells of both together have to be few enough for a dense table.
-    """
-    n_rows, n_columns = chunk.facet_sizes[rows], chunk.facet_sizes[columns]
-    cells = chunk.level_codes(rows) * np.int32(n_columns) + chunk.level_codes(columns)
-    y, counts = chunk.y, group_counts(cells, n_rows * n_columns)
-    if chunk.counts is not None:
-        y = y * chunk.counts
-        counts = group_sums(cells, chunk.counts[:, None], n_rows * n_columns)[:, 0]
-    sums = group_sums(cells, y[:, None], n_rows * n_columns)
-    shape = (n_rows, n_columns)
-    return CellTotals(sums.reshape(shape), counts.reshape(shape))

@@ -235,6 +235,10 @@ class Likelihood(Protocol):
     def n_fixed(self) -> int:
         """Number of columns of X."""
 
+    @property
+    def mean_weight(self) -> float:
+        """Mean weight of the rows: of a row's variance, the residual has its part by it."""
+
     def loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood at components `v`."""
 
@@ -411,6 +415,11 @@ class SummedEngine:
     def n(self) -> int:
         """Number of rows."""
         return self.stats.n
+
+    @property
+    def mean_weight(self) -> float:
+        """Return 1: rows count alike."""
+        return 1.0
 
     @property
     def seconds(self) -> float:

@@ -251,7 +251,7 @@ class Point:
     def log_determinants(self) -> tuple[float, float]:
         """Return log|V| and log|X'V⁻¹X|, eq. (7.1); with fixed terms only their sum is right."""
         stats, s2 = self.stats, self.residual
-        log_v = stats.n * np.log(s2) + self.factor.log_determinant()
+        log_v = stats.n * np.log(s2) - stats.log_weights + self.factor.log_determinant()
         n_fixed = stats.n_fixed
         for t in self.active:
             if np.isfinite(self.v[t]):
@@ -509,8 +509,8 @@ class Point:
     @cached_property
     def _small(self) -> list[int]:
         """Positive terms whose components are so small that eq. (7.3) cancels."""
-        sizes, n = self.stats.sizes, self.stats.n
-        return [t for t in self.active if self.v[t] * n < _SMALL * self.residual * sizes[t]]
+        sizes, n = self.stats.sizes, [float(n.sum()) for n in self.stats.group_n]
+        return [t for t in self.active if self.v[t] * n[t] < _SMALL * self.residual * sizes[t]]
 
     def _columns_are_cheap(self, term: int) -> bool:
         pattern = self.equations.pattern

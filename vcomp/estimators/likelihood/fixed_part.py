@@ -99,6 +99,11 @@ class CrossProductsEngine(SummedEngine):
         return Projector.of(self.stats)
 
     @property
+    def mean_weight(self) -> float:
+        """Mean weight of the rows."""
+        return self.stats.random.mean_weight
+
+    @property
     def rss(self) -> float:
         """Residual sum of squares of ordinary least squares on X."""
         return self._projector.rss

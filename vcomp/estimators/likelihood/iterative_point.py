@@ -398,7 +398,8 @@ class IterativePoint:
         moment is therefore known; it is the first-order error of the logarithm, and is removed.
         """
         system, s2 = self.system, self.residual
-        log_V = self._stats.n * np.log(s2) + np.log(system.lead).sum()
+        log_V = self._stats.n * np.log(s2) - self._stats.log_weights
+        log_V += np.log(system.lead).sum()
         log_V += np.log(system.diagonal).sum()
         for t in self.active:
             log_V += self._stats.sizes[t] * np.log(self.v[t] / s2)

@@ -92,7 +92,8 @@ class LevelBlocks:
         self._shared = np.zeros(shape)
         for t in self.terms:
             self._shared += v[t] * grid.terms[t].alike
-        self.log_det = grid.log_counts + (grid.n - grid.n_filled) * np.log(v[-1])
+        self.log_det = grid.log_counts - grid.log_weights
+        self.log_det += (grid.n - grid.n_filled) * np.log(v[-1])
         self.n_by_holes = np.zeros(grid.n_nodes[1])
         for a in grid.alike:
             if a.by_holes:

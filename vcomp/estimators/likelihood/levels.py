@@ -63,6 +63,11 @@ class LevelsLikelihood(TotalsEngine[_LevelsPoint]):
         self.reml = reml
 
     @property
+    def mean_weight(self) -> float:
+        """Mean weight of the rows."""
+        return self.grid.mean_weight
+
+    @property
     def newton_below(self) -> float:
         """Newton decrement below which steps are Newton's; these give more digits.
 

@@ -18,7 +18,7 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.estimate import Certificate, Estimate, Maximum, OtherMaximum
 from vcomp.estimators.likelihood.choose import choose_engine, engine_without_cancellation
 from vcomp.estimators.likelihood.engine import InformationKind, LikelihoodEngine, errors_of_fixed
-from vcomp.estimators.likelihood.maximisation import VANISHED, maximise
+from vcomp.estimators.likelihood.maximisation import VANISHED, maximise, residual_share
 from vcomp.estimators.options import (
     Hold,
     Known,
@@ -425,7 +425,7 @@ def _maximise(
         ) from None
     if near is not None:
         maximum = _after(near, maximum)
-    share = maximum.v[-1] / maximum.v.sum()
+    share = residual_share(maximum.v, likelihood.mean_weight)
     rounding = VANISHED if maximum.converged else _ROUNDED_RESIDUAL
     if maximum.saturated:
         rounding = _SATURATED_RESIDUAL
@@ -449,8 +449,9 @@ _BAD_START = (
 
 def _default_start(likelihood: LikelihoodEngine) -> FloatArray:
     """Return the MIVQUE(0) estimates; those that are not clearly above zero are raised."""
-    total = likelihood.rss / max(likelihood.n - likelihood.n_fixed, 1)
     start = likelihood.mivque0()
+    total = np.full(start.size, likelihood.rss / max(likelihood.n - likelihood.n_fixed, 1))
+    total[:-1] /= likelihood.mean_weight
     return np.where(start > 1e-10 * total, start, 0.01 * total / start.size)
 
 

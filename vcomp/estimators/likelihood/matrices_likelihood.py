@@ -230,13 +230,16 @@ class MatricesLikelihood(LastPoint[_MatricesPoint]):
         assert stats.blocks is not None
         self.products, self.reml = stats.cross_products, reml
         self.blocks, self.terms = stats.blocks, stats.blocks.terms
-        self.bases, self.n_residuals = stats.blocks.bases, stats.blocks.n_residuals
+        self.weight, self.n_residuals = stats.mean_weight, stats.blocks.n_residuals
+        # The sums have effects of rows of weight 1.
+        self.bases = tuple(A / np.sqrt(self.weight) for A in stats.blocks.bases)
         self.n, p = self.products.n, self.products.n_fixed
         beta = solve_positive(self.products.XX, self.products.Xy) if p else np.zeros(0)
         self.rss = self.products.yy - float(beta @ self.products.Xy)
         self.unit = self.rss / (self.n - p)
         try:
-            self.equations = BlockEquations(BlockSums(stats.by_residual, self.terms))
+            sums = BlockSums(stats.by_residual, self.terms, self.products.log_weights)
+            self.equations = BlockEquations(sums)
         except np.linalg.LinAlgError:
             raise EstimationError(
                 "the random effects are so connected that their factor does not fit into memory; "
@@ -270,11 +273,15 @@ class MatricesLikelihood(LastPoint[_MatricesPoint]):
     def matrices_of(self, v: FloatArray) -> FloatArray:
         """Return the matrices of the climb, (k + 1, q, q), of components in their order."""
         S = np.zeros(self.linked.shape)
-        for t, matrix in enumerate(self.blocks.centred_matrices(v)):
+        for t, matrix in enumerate(self._centred_matrices(v)):
             S[t, : len(matrix), : len(matrix)] = matrix / self.unit
         r = self.n_residuals
         np.fill_diagonal(S[-1, :r, :r], v[-r:] / self.unit)
         return S
+
+    def _centred_matrices(self, v: FloatArray) -> list[FloatArray]:
+        """Return for each bar the covariance matrix of the effects that the sums have."""
+        return [self.weight * matrix for matrix in self.blocks.centred_matrices(v)]
 
     def residuals_of(self, S: FloatArray) -> FloatArray:
         """Return the residual variances of matrices of the climb."""
@@ -349,7 +356,7 @@ class MatricesLikelihood(LastPoint[_MatricesPoint]):
         """Return the log-likelihood of a residual alone, at its maximum."""
         p = self.products.n_fixed
         df = self.n - p * self.reml
-        value = df * (np.log(2.0 * np.pi * self.rss / df) + 1.0)
+        value = df * (np.log(2.0 * np.pi * self.rss / df) + 1.0) - self.products.log_weights
         if self.reml and p:
             value += float(np.linalg.slogdet(self.products.XX)[1])
         return -0.5 * float(value)
@@ -410,7 +417,7 @@ class MatricesLikelihood(LastPoint[_MatricesPoint]):
         """
         centred = [(groups, own @ A) for (groups, own), A in zip(weights, self.bases, strict=True)]
         found = self.at(self.matrices_of(v)).combined_variances(centred, X)
-        matrices = self.blocks.centred_matrices(v)
+        matrices = self._centred_matrices(v)
         for (groups, own), matrix in zip(centred, matrices, strict=True):
             found += np.where(groups < 0, ((own @ matrix) * own).sum(axis=1), 0.0)
         return found

@@ -101,6 +101,17 @@ class _Iterate(Place):
         return bool(share <= _SATURATED and freedom < 0.1 and freedom * share <= _ROUNDED)
 
 
+def residual_share(v: FloatArray, mean_weight: float) -> float:
+    """Return the share of the residual in the variance of a row of mean weight.
+
+    Parameters
+    ----------
+    v : components, the residual last
+    mean_weight : of the rows, whose residual variances are σ²_e / w
+    """
+    return float(v[-1] / (mean_weight * v[:-1].sum() + v[-1]))
+
+
 def maximise(
     likelihood: LikelihoodEngine,
     start: FloatArray,
@@ -337,7 +348,7 @@ class _Maximisation:
 
     def move(self, here: _Iterate) -> _Iterate | None:
         """Return the next point; None if no step is better or the residual has gone to zero."""
-        share = here.v[-1] / here.v.sum()
+        share = residual_share(here.v, self.likelihood.mean_weight)
         gone = share <= VANISHED or (share <= _GONE and here.vanishes)
         if gone and not self.held[-1]:
             return None

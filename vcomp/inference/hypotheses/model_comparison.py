@@ -18,6 +18,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
+from vcomp.data import WeightsOfRows
 from vcomp.estimators import Estimate
 from vcomp.estimators.likelihood import choose_engine, loglike_margin
 from vcomp.exceptions import DataError, EstimationError
@@ -49,6 +50,7 @@ class ComparedFit:
     stats : sums of the rows, None after loading
     covariances : names of the components that are covariances of random slopes
     groups : of rows that have a residual variance each; None with one
+    weights : of the rows; None where all count alike
     """
 
     formula: str
@@ -60,6 +62,7 @@ class ComparedFit:
     stats: Statistics | None
     covariances: tuple[str, ...] = ()
     groups: ResidualGroups | None = None
+    weights: WeightsOfRows | None = None
 
     @property
     def n_parameters(self) -> int:
@@ -115,6 +118,12 @@ def check_rows(one: ComparedFit, other: ComparedFit) -> None:
             f"{pair} were fitted to {one.nobs:,} and {other.nobs:,} rows: drop the rows with a "
             "missing value in any column of either, and fit both to the remaining rows"
         )
+    given = one.weights, other.weights
+    if not _same_weights(*given):
+        options = " and ".join("none" if w is None else w.option for w in given)
+        raise DataError(
+            f"{pair} have different weights of rows ({options}): fit both with the same"
+        )
     if one.response_sums is None or other.response_sums is None:
         raise DataError(
             f"it is not known whether {pair} were fitted to the same rows: one was stored by an "
@@ -128,6 +137,14 @@ def check_rows(one: ComparedFit, other: ComparedFit) -> None:
             f"{pair} were fitted to different values of {one.response!r} (their means are "
             f"{display.number(mean, 8)} and {display.number(mean_2, 8)})"
         )
+
+
+def _same_weights(one: WeightsOfRows | None, other: WeightsOfRows | None) -> bool:
+    """Return whether two fits have the same weights of rows, as far as their means show it."""
+    if one is None or other is None:
+        return one is other
+    close = np.allclose([one.mean, one.mean_log], [other.mean, other.mean_log], _SAME, _SAME)
+    return bool(close) and one.of_known_variances == other.of_known_variances
 
 
 def check_comparable(one: ComparedFit, other: ComparedFit) -> None:

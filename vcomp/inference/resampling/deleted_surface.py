@@ -104,7 +104,7 @@ class DeletedSurface:
         surface = Surface.of(stats, recipe, v)
         if surface is None or surface.terms.size < len(stats.sizes):
             return None
-        if stats.cells.counts is not None:
+        if stats.cells.multiplicity is not None:
             return None
         found = cls(surface, stats, deleted, limits)
         points = surface.n_nodes(found._width(_SPREAD), _DIGITS) ** (len(v) - 1)

@@ -238,7 +238,7 @@ def draw_errors(
     rng : a stream of its own for each response
     block : number of rows to which effects are added at a time; the numbers do not depend on it
     """
-    n = rows.response.size
+    n, times = rows.response.size, rows.multiplicity
     errors = np.zeros(n)
     if rows.blocks is not None:
         return _of_matrices(rows, rows.blocks, v, rng)
@@ -250,7 +250,7 @@ def draw_errors(
     for some in slices(n, block):
         part = errors[some]
         e = rng.standard_normal(part.size) * np.sqrt(v[-1])
-        part += e if rows.counts is None else e / np.sqrt(rows.counts[some])
+        part += e if times is None else e / np.sqrt(times[some])
     return errors
 
 
@@ -269,6 +269,7 @@ def _of_matrices(
             errors += own if z is None else own * z
     residuals = v[-blocks.n_residuals :]
     of_rows = residuals[0] if rows.residual_codes is None else residuals[rows.residual_codes]
+    of_rows = of_rows if rows.weights is None else of_rows / rows.weights
     return errors + rng.standard_normal(errors.size) * np.sqrt(of_rows)
 
 

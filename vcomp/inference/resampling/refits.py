@@ -442,7 +442,7 @@ class StackedRefits:
         if climbs is None or not usual or stats.make_cells is None:
             return None
         chunk = stats.cells
-        if chunk.counts is not None or not chunk.terms:
+        if chunk.multiplicity is not None or not chunk.terms:
             return None
         layout = StackLayout.of(chunk.sizes, chunk.X.shape[1])
         sums = float(layout.width) * layout.sizes[layout.lead]

@@ -25,7 +25,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from vcomp.data import CompleteRows, Reading, Source, open_source
+from vcomp.data import CompleteRows, Reading, RowColumns, Source, open_source
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula, names_in
 from vcomp.statistics.batches.cell_sums import CellSums
@@ -201,7 +201,9 @@ class _Partitions:
             if name not in source.columns:
                 raise source.no_column(name)
         # A scope cannot be sent; the values that the formula uses can.
-        wanted = {*names_in(formula.response), *formula.fixed_names} - set(names)
+        self._columns = reading.row_columns
+        used = (*names_in(formula.response), *formula.fixed_names, *formula.offset_names)
+        wanted = set(used) - set(names)
         self._scope = {
             name: environment.namespace[name] for name in wanted if name in environment.namespace
         }
@@ -236,7 +238,7 @@ class _Partitions:
         return moved.arrived(plan)
 
     def _work(self, of: Callable[..., Any], known: tuple[Any, ...]) -> _Work:
-        return _Work(of, known, self._formula, self._scope)
+        return _Work(of, known, self._formula, self._scope, self._columns)
 
     def _summed(self, work: _Work) -> Any:
         dask: Any = import_module("dask")
@@ -349,6 +351,7 @@ class _Work:
     known : its other arguments
     formula : the formula whose columns complete rows have
     scope : names that the formula uses
+    columns : frequencies and offsets, by name
     collapses : whether cells are collapsed; the plan is then the last argument of completed work
     keeps : largest size in bytes of a partition that is kept
     """
@@ -357,6 +360,7 @@ class _Work:
     known: tuple[Any, ...]
     formula: Formula
     scope: Mapping[str, Any]
+    columns: RowColumns
     collapses: bool = False
     keeps: float = 0.0
 
@@ -417,7 +421,8 @@ def _of_partition(frame: Any, work: _Work) -> Any:
         frame = frame.frame
     environment = EvalEnvironment([dict(work.scope)])
     source = open_source(frame)
-    rows = CompleteRows.of_part(work.formula, source.read(source.columns), environment)
+    frame = source.read(source.columns)
+    rows = CompleteRows.of_part(work.formula, frame, environment, work.columns)
     return work.of(*work.known, rows)
 
 

@@ -197,7 +197,9 @@ class Batches:
 
     def _complete(self, frame: pd.DataFrame, name: str | None, number: int) -> CompleteRows:
         try:
-            part = CompleteRows.of_part(self._formula, frame, self._reading.environment)
+            part = CompleteRows.of_part(
+                self._formula, frame, self._reading.environment, self._reading.row_columns
+            )
         except DataError as error:
             if name is None:
                 raise

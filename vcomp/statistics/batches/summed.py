@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
-from vcomp.data import CompleteRows, Reading, Rows
+from vcomp.data import CompleteRows, Reading, Rows, WeightsOfRows
 from vcomp.design import (
     Chunk,
     Design,
@@ -127,6 +127,19 @@ class SummedData:
             cells_as_rows=lambda: fewer.cells,
             moments_as_rows=moments_as_rows,
         )
+
+    @property
+    def weights(self) -> WeightsOfRows | None:
+        """The weights of the rows; None if they count alike."""
+        return None if self.rows is None else self.rows.used
+
+    @property
+    def unweighted(self) -> Statistics:
+        """The statistics of the same rows without weights, for numbers of scores."""
+        if self.weights is None:
+            return self.statistics
+        rows = self.cells_as_rows().unweighted
+        return Statistics.from_rows(rows, self.design.grid, self.design.partial_grid)
 
     @property
     def kept_rows(self) -> Rows:

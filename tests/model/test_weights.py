@@ -1,0 +1,374 @@
+"""Weights, frequencies, known variances and offsets: identities, dense matrices and refusals."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vcomp
+from vcomp.inference.resampling.draws import draw_errors
+
+RNG = np.random.default_rng(12)
+N = 70
+
+
+def made():
+    """Return rows of two crossed facets with covariate, weights and offset."""
+    a, b = RNG.integers(0, 9, N), RNG.integers(0, 6, N)
+    x, w, o = RNG.normal(size=N), RNG.integers(1, 8, N), RNG.normal(size=N)
+    u, v = RNG.normal(size=9), 0.6 * RNG.normal(size=6)
+    y = 1.0 + 0.5 * x + u[a] + v[b] + RNG.normal(size=N) / np.sqrt(w)
+    columns = {"y": y, "x": x, "a": a, "b": b, "w": w.astype(float), "n": w, "o": o}
+    return pd.DataFrame(columns | {"v": 1.0 / w, "kind": np.where(x > 0.0, "hi", "lo")})
+
+
+DATA = made()
+MODEL = "y ~ x + (1|a) + (1|b)"
+
+
+def covariance(data, v, w):
+    """Return the dense covariance matrix of the scores."""
+    V = np.diag(v[-1] / w)
+    for facet, value in zip(("a", "b"), v, strict=False):
+        Z = (data[facet].to_numpy()[:, None] == np.unique(data[facet])).astype(float)
+        V += value * Z @ Z.T
+    return V
+
+
+@pytest.mark.parametrize("reml", [True, False])
+@pytest.mark.parametrize("scale", [1.0, 1e-9, 1e9])
+def test_the_log_likelihood_is_that_of_dense_matrices(reml, scale):
+    w = scale * DATA["w"].to_numpy()
+    v = np.array([0.8, 0.3, 1.1 * scale])
+    V, X = covariance(DATA, v, w), np.column_stack([np.ones(N), DATA["x"]])
+    inverse = np.linalg.inv(V)
+    A = X.T @ inverse @ X
+    beta = np.linalg.solve(A, X.T @ inverse @ DATA["y"])
+    r = DATA["y"] - X @ beta
+    dense = np.linalg.slogdet(V)[1] + r @ inverse @ r + (N - 2 * reml) * np.log(2.0 * np.pi)
+    dense += np.linalg.slogdet(A)[1] if reml else 0.0
+    model = vcomp.VarianceComponentsModel(MODEL, DATA, weights=w)
+    assert model.loglike(v, reml=reml) == pytest.approx(-0.5 * dense, abs=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+@pytest.mark.parametrize("formula", [MODEL, "y ~ x + (x|a)"])
+def test_the_unit_of_weights_is_that_of_the_residual(formula, scale):
+    res = vcomp.fit(formula, DATA, weights="w")
+    other = vcomp.fit(formula, DATA, weights=scale * DATA["w"])
+    expected = res.vcomp * np.where(res.vcomp.index == "Residual", scale, 1.0)
+    np.testing.assert_allclose(other.vcomp, expected, rtol=1e-6)
+    np.testing.assert_allclose(other.fe_params, res.fe_params, rtol=1e-7)
+    np.testing.assert_allclose(other.df_fe, res.df_fe, rtol=1e-5)
+    assert other.llf == pytest.approx(res.llf, abs=1e-8)
+
+
+def test_residual_groups_have_weights():
+    res = vcomp.fit("y ~ x + (1|a)", DATA, weights="w", residual="kind", method="ml")
+    group = (DATA["kind"] == "lo").to_numpy()
+    residuals = [res.vcomp[f"Residual[kind={k}]"] for k in ("hi", "lo")]
+    V = np.diag(np.where(group, residuals[1], residuals[0]) / DATA["w"])
+    Z = (DATA["a"].to_numpy()[:, None] == np.unique(DATA["a"])).astype(float)
+    V += res.vcomp["a"] * Z @ Z.T
+    X, inverse = np.column_stack([np.ones(N), DATA["x"]]), np.linalg.inv(V)
+    r = DATA["y"] - X @ np.linalg.solve(X.T @ inverse @ X, X.T @ inverse @ DATA["y"])
+    dense = np.linalg.slogdet(V)[1] + r @ inverse @ r + N * np.log(2.0 * np.pi)
+    assert res.llf == pytest.approx(-0.5 * dense, abs=1e-9)
+
+
+def test_weights_of_one_change_nothing():
+    res = vcomp.fit(MODEL, DATA, engine="blocked")
+    other = vcomp.fit(MODEL, DATA, weights=np.ones(N), engine="blocked")
+    np.testing.assert_allclose(other.params, res.params, rtol=1e-10)
+    assert other.llf == pytest.approx(res.llf, abs=1e-10)
+    assert len(res.cov_params()) == len(other.cov_params())
+
+
+@pytest.mark.parametrize("method", ["reml", "ml"])
+def test_means_with_weights_are_their_rows_at_a_known_residual(method):
+    rows = DATA.loc[DATA.index.repeat(DATA["n"])].reset_index(drop=True)
+    rows["z"] = rows["y"] + RNG.normal(size=len(rows))
+    row = np.repeat(np.arange(N), DATA["n"])
+    means = DATA.assign(z=np.bincount(row, rows["z"]) / DATA["n"])
+    hold = {"Residual": 0.9}
+    res = vcomp.fit(MODEL.replace("y", "z"), rows, method=method, hold=hold)
+    other = vcomp.fit(MODEL.replace("y", "z"), means, weights="n", method=method, hold=hold)
+    np.testing.assert_allclose(other.vcomp, res.vcomp, rtol=1e-7)
+    np.testing.assert_allclose(other.fe_params, res.fe_params, rtol=1e-8)
+    np.testing.assert_allclose(other.bse_fe, res.bse_fe, rtol=1e-7)
+    # The differences from the means have a likelihood of their own, without unknowns.
+    within = float(np.square(rows["z"] - means["z"].to_numpy()[row]).sum())
+    more = (len(rows) - N) * np.log(2.0 * np.pi * 0.9) + within / 0.9
+    more += float(np.log(DATA["n"]).sum())
+    assert res.llf == pytest.approx(other.llf - 0.5 * more, abs=1e-8)
+
+
+def test_a_weighted_model_is_one_of_slopes_of_the_root_of_the_weight():
+    root = np.sqrt(DATA["w"])
+    slopes = DATA.assign(y=root * DATA["y"], r=root, rx=root * DATA["x"])
+    res = vcomp.fit("y ~ x + (1|a)", DATA, weights="w")
+    other = vcomp.fit("y ~ 0 + r + rx + (0 + r|a)", slopes)
+    np.testing.assert_allclose(other.params, res.params, rtol=1e-6)
+    assert res.llf == pytest.approx(other.llf + float(np.log(root).sum()), abs=1e-8)
+    for ddf in ("satterthwaite", "kenward-roger"):
+        mine = res.f_test("x = 0", ddf=ddf)
+        theirs = other.f_test("rx = 0", ddf=ddf)
+        assert mine.statistic == pytest.approx(theirs.statistic, rel=1e-6)
+        assert mine.df == pytest.approx(theirs.df, rel=1e-6)
+
+
+def test_slopes_with_weights_are_those_of_dense_matrices():
+    model = vcomp.VarianceComponentsModel("y ~ x + (x|a)", DATA, weights="w")
+    v = np.array([0.7, 0.4, 0.1, 1.3])
+    V = np.diag(v[-1] / DATA["w"])
+    Z = (DATA["a"].to_numpy()[:, None] == np.unique(DATA["a"])).astype(float)
+    Zx = Z * DATA["x"].to_numpy()[:, None]
+    V += v[0] * Z @ Z.T + v[1] * Zx @ Zx.T + v[2] * (Z @ Zx.T + Zx @ Z.T)
+    X, inverse = np.column_stack([np.ones(N), DATA["x"]]), np.linalg.inv(V)
+    r = DATA["y"] - X @ np.linalg.solve(X.T @ inverse @ X, X.T @ inverse @ DATA["y"])
+    dense = np.linalg.slogdet(V)[1] + r @ inverse @ r + N * np.log(2.0 * np.pi)
+    assert model.loglike(v, reml=False) == pytest.approx(-0.5 * dense, abs=1e-9)
+
+
+def test_prediction_errors_are_those_of_henderson():
+    res = vcomp.fit(MODEL, DATA, weights="w")
+    v, X = res.vcomp.to_numpy(), np.column_stack([np.ones(N), DATA["x"]])
+    Z = np.hstack(
+        [(DATA[f].to_numpy()[:, None] == np.unique(DATA[f])).astype(float) for f in ("a", "b")]
+    )
+    T, W = np.hstack([X, Z]), np.diag(DATA["w"] / v[-1])
+    sizes = [DATA[f].nunique() for f in ("a", "b")]
+    C = T.T @ W @ T + np.diag([0.0, 0.0, *np.repeat(1.0 / v[:-1], sizes)])
+    inverse = np.linalg.inv(C)
+    found = res.random_effects["a"]
+    solution = inverse @ (T.T @ W @ DATA["y"])
+    np.testing.assert_allclose(found["estimate"], solution[2 : 2 + sizes[0]], atol=1e-8)
+    np.testing.assert_allclose(
+        found["se"], np.sqrt(np.diagonal(inverse)[2 : 2 + sizes[0]]), rtol=1e-7
+    )
+    of_mean = np.einsum("ij,jk,ik->i", T, inverse, T)
+    predicted = res.get_prediction()
+    np.testing.assert_allclose(predicted.se_mean, np.sqrt(of_mean), rtol=1e-7)
+    np.testing.assert_allclose(predicted.se_obs, np.sqrt(of_mean + v[-1] / DATA["w"]), rtol=1e-7)
+    # Rows without the column of weights are scores of weight 1.
+    new = res.get_prediction(DATA.drop(columns="w"))
+    np.testing.assert_allclose(new.se_obs, np.sqrt(of_mean + v[-1]), rtol=1e-7)
+
+
+def test_intervals_and_tests_of_weighted_fits():
+    res = vcomp.fit(MODEL, DATA, weights="w")
+    profile = res.conf_int(interval="profile")
+    model = res.model
+    low = profile.loc["var(a)", 0]
+    held = model.fit(hold={"a": low})
+    # The likelihood ratio at the end of a profile interval is the quantile of χ².
+    assert 2.0 * (res.llf - held.llf) == pytest.approx(3.841458820694124, abs=1e-5)
+    assert (res.conf_int()[0] < res.params).all()
+    assert 0.0 < res.test("a", test="lrt").p_value < 0.01
+    smaller = vcomp.fit("y ~ x + (1|a)", DATA, weights="w")
+    assert vcomp.compare(smaller, res).table["p_value"].iloc[1] < 0.5
+
+
+def test_drawn_residuals_have_the_variance_of_their_weight():
+    chunk = vcomp.VarianceComponentsModel(MODEL, DATA, weights="w").statistics.cells
+    drawn = draw_errors(chunk, np.array([0.0, 0.0, 2.25]), np.random.default_rng(3))
+    plain = 1.5 * np.random.default_rng(3).standard_normal(N)
+    np.testing.assert_allclose(drawn, plain / np.sqrt(DATA["w"]), rtol=1e-14)
+
+
+def test_bootstrap_replicates_estimate_the_components():
+    res = vcomp.fit("y ~ (1|a)", DATA, weights="w")
+    drawn = res.bootstrap(200, rng=4).frame["var(Residual)"]
+    error = float(drawn.std()) / np.sqrt(200)
+    assert abs(drawn.mean() - res.scale) < 4.0 * error
+    assert res.simulate(3, rng=1).shape == (N, 3)
+
+
+@pytest.mark.parametrize("form", ["column", "array"])
+def test_frequencies_are_repeated_rows(form):
+    n = (DATA["n"] - 1).rename("n")
+    rows = DATA.loc[DATA.index.repeat(n)]
+    res = vcomp.fit(MODEL, rows)
+    given = "n" if form == "column" else n.to_numpy()
+    other = vcomp.fit(MODEL, DATA.assign(n=n), frequency=given)
+    assert other.nobs == n.sum()
+    assert str(other.summary()) == str(res.summary())
+    assert other.resid.index.equals(res.resid.index)
+
+
+def test_counts_of_ones_and_zeros_are_their_rows():
+    rows = pd.DataFrame({"g": RNG.integers(0, 12, 600)})
+    rows["hit"] = (RNG.random(600) < 0.3 + 0.04 * rows["g"]).astype(int)
+    counts = rows.value_counts().reset_index(name="count")
+    res = vcomp.fit("hit ~ (1|g)", rows, method="anova")
+    other = vcomp.fit("hit ~ (1|g)", counts, frequency="count", method="anova")
+    pd.testing.assert_series_equal(other.vcomp, res.vcomp, rtol=1e-12)
+
+
+def test_streams_have_frequencies_and_offsets():
+    known = {"frequency": "n", "offset": "o"}
+    res = vcomp.fit(MODEL, DATA, **known)
+    other = vcomp.fit(MODEL, DATA, stream=True, **known)
+    np.testing.assert_allclose(other.params, res.params, rtol=1e-8)
+    written = vcomp.fit("y ~ x + offset(o) + (1|a)", DATA, stream=True)
+    np.testing.assert_allclose(
+        written.params, vcomp.fit("I(y - o) ~ x + (1|a)", DATA).params, rtol=1e-8
+    )
+
+
+def test_gstudies_have_weights():
+    res = vcomp.gstudy("a x b", DATA, "y", weights="w")
+    assert res.weights.column == "w"
+    np.testing.assert_allclose(
+        res.vcomp, vcomp.fit(res.formula, DATA, weights="w").vcomp, rtol=1e-9
+    )
+    assert 0.0 < res.dstudy("a x b", b=5).table["Erho2"].iloc[0] < 1.0
+
+
+def test_equal_known_variances_are_a_held_residual():
+    res = vcomp.fit(MODEL, DATA, hold={"Residual": 0.25})
+    other = vcomp.fit(MODEL, DATA, known_variance=np.full(N, 0.25))
+    np.testing.assert_allclose(other.vcomp.iloc[:-1], res.vcomp.iloc[:-1], rtol=1e-7)
+    assert other.llf == pytest.approx(res.llf, abs=1e-8)
+    assert other.held == ("Residual",)
+
+
+def test_terms_of_single_rows_differ_from_known_variances():
+    rows = DATA.assign(id=range(N))
+    res = vcomp.fit("y ~ x + (1|id)", rows, known_variance="v")
+    V = np.diag(res.vcomp["id"] + DATA["v"])
+    X = np.column_stack([np.ones(N), DATA["x"]])
+    inverse = np.linalg.inv(V)
+    P = inverse - inverse @ X @ np.linalg.solve(X.T @ inverse @ X, X.T @ inverse)
+    # The score of τ² is zero at the estimate.
+    assert DATA["y"] @ P @ P @ DATA["y"] == pytest.approx(np.trace(P), rel=1e-8)
+
+
+def test_summaries_say_what_the_residual_is():
+    text = str(vcomp.fit(MODEL, DATA, weights="w").summary())
+    assert "Weights: 'w'; the residual variance is that of a score of weight 1." in text
+    text = str(vcomp.fit(MODEL, DATA, known_variance="v").summary())
+    assert "Scores have known variances, 'v'; the residual is their unit, 1." in " ".join(
+        text.split()
+    )
+
+
+def test_stored_results_keep_their_weights():
+    res = vcomp.fit(MODEL, DATA, weights="w")
+    for other in (
+        vcomp.VarianceComponentsResults.from_json(res.to_json()),
+        pickle.loads(pickle.dumps(res)),
+    ):
+        assert other.weights == res.weights
+        assert str(other.fixed_effects()) == str(res.fixed_effects())
+        with pytest.raises(vcomp.EstimationError, match="weights='w'"):
+            other.anova_table()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"weights": "m"}, "no column 'm'"),
+        ({"weights": [1.0, 2.0]}, "weights= has 2 numbers, and the data have 70 rows"),
+        ({"weights": 3.0}, "the name of a column or an array"),
+        ({"weights": "kind"}, "must be numbers"),
+        ({"weights": DATA["w"] - 1.0}, "above zero: a score of weight 0 says nothing"),
+        ({"weights": np.full(N, np.inf)}, "above zero"),
+        ({"known_variance": 0.0 * DATA["v"]}, "a score of variance 0 would be exact"),
+        ({"known_variance": "x"}, r"leave such rows out, data\[data\['x'\] > 0\]"),
+        ({"frequency": "x"}, "whole and not negative"),
+        ({"frequency": np.zeros(N)}, "no score is left"),
+        ({"offset": np.full(N, np.inf)}, "must be finite"),
+        ({"weights": "w", "known_variance": "v"}, "exclude each other"),
+        ({"known_variance": "v", "hold": {"Residual": 2.0}}, "exclude each other"),
+        ({"weights": "w", "method": "anova"}, "use method='reml' or 'ml'"),
+        ({"weights": "w", "method": "type1"}, "use method='reml' or 'ml'"),
+        ({"weights": "w", "method": "henderson3"}, "use method='reml' or 'ml'"),
+        ({"weights": "w", "method": "minque"}, "use method='reml' or 'ml'"),
+        ({"weights": "w", "stream": True}, "needs all rows in memory"),
+        ({"frequency": DATA["n"], "stream": True}, "make it a column of the data"),
+        ({"weights": "w", "engine": "strata"}, "use engine='auto'"),
+    ],
+)
+def test_what_is_refused(options, words):
+    with pytest.raises(vcomp.VcompError, match=words):
+        vcomp.fit(MODEL, DATA, **options)
+
+
+def test_missing_weights_leave_rows_out():
+    data = DATA.assign(w=DATA["w"].where(DATA.index > 4))
+    with pytest.warns(vcomp.VcompWarning, match=r"\(w 5\) and were left out"):
+        res = vcomp.fit(MODEL, data, weights="w")
+    assert res.nobs == N - 5
+    with pytest.warns(vcomp.VcompWarning, match="weights= 5"):
+        other = vcomp.fit(MODEL, DATA, weights=data["w"])
+    np.testing.assert_array_equal(other.params, res.params)
+
+
+WEIGHTED = vcomp.fit(MODEL, DATA, weights="w")
+META = vcomp.fit(MODEL, DATA, known_variance="v")
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda: WEIGHTED.conf_int(interval="robust"),
+        lambda: WEIGHTED.fixed_effects(cov_type="robust"),
+        lambda: WEIGHTED.anova_table(),
+        lambda: WEIGHTED.diagnose(),
+        lambda: WEIGHTED.resample("a", 20),
+        lambda: WEIGHTED.jackknife("a"),
+        lambda: WEIGHTED.crosscheck(n=20),
+        lambda: WEIGHTED.universe_scores("a"),
+        lambda: META.dstudy("a x b", b=3),
+        lambda: META.quantity("Erho2"),
+        lambda: META.r2(),
+        lambda: META.icc(),
+        lambda: vcomp.compare(vcomp.fit(MODEL, DATA), WEIGHTED),
+        lambda: vcomp.compare(vcomp.fit(MODEL, DATA, weights="n"), META),
+    ],
+)
+def test_what_weights_are_refused_for(refused):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", vcomp.VcompWarning)
+        with pytest.raises(vcomp.VcompError, match=r"weights|known_variance"):
+            refused()
+
+
+def test_known_variances_of_new_rows():
+    with_column = META.get_prediction(DATA.head(3))
+    assert np.isfinite(with_column.se_obs).all()
+    assert META.get_prediction(DATA.head(3).drop(columns="v")).se_obs.isna().all()
+
+
+def test_offsets_of_arrays_are_not_known_of_new_rows():
+    res = vcomp.fit(MODEL, DATA, offset=DATA["o"])
+    with pytest.raises(vcomp.DataError, match="offset='x'"):
+        res.predict(DATA.head(2))
+    named = vcomp.fit(MODEL, DATA.assign(x2=DATA["o"]), offset="x2")
+    new = DATA.head(2).assign(x2=0.0)
+    np.testing.assert_allclose(
+        named.predict(new), named.predict()[:2] - DATA["o"].head(2), rtol=1e-12
+    )
+
+
+def test_weights_need_rows_in_memory():
+    for option in ("weights", "known_variance"):
+        with pytest.raises(vcomp.DataError, match="stream=False"):
+            vcomp.fit(MODEL, DATA, stream=True, **{option: "v"})
+        vcomp.fit(MODEL, DATA, stream=False, **{option: "v"})
+
+
+def test_weights_are_no_term():
+    with pytest.raises(vcomp.VcompError, match="weights='w'"):
+        vcomp.fit("y ~ x + weights(w) + (1|a)", DATA)
+    assert vcomp.fit("y ~ x + (1|a)", DATA, weights="w").weights.column == "w"
+
+
+def test_several_responses_have_no_offsets():
+    with pytest.raises(vcomp.FormulaError, match="no offsets"):
+        vcomp.fit_multivariate("y + x ~ offset(o) + (1|a)", DATA)

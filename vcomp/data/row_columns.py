@@ -1,0 +1,299 @@
+"""Numbers of single rows that are no part of the formula: weights, frequencies, offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.data.containers import exact_floats
+from vcomp.exceptions import DataError, EstimationError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsOfRows:
+    """The weights of the rows of a fit; a row of weight w has the residual variance σ²_e / w.
+
+    Attributes
+    ----------
+    column : their column; empty if they were an array
+    of_known_variances : whether they are 1/v of known variances v, and σ²_e is 1
+    mean, mean_log : means of the weights and of their logarithms, which show whether another fit
+        has the same weights
+    """
+
+    column: str
+    of_known_variances: bool
+    mean: float
+    mean_log: float
+
+    @property
+    def option(self) -> str:
+        """The option of the fit, as it is written."""
+        name = "known_variance" if self.of_known_variances else "weights"
+        return f"{name}={self.column!r}" if self.column else f"{name}="
+
+    @property
+    def share(self) -> str:
+        """What the shares of components are shares of."""
+        if self.of_known_variances:
+            return "of the variance that the known variances leave"
+        return "of the variance of a score of weight 1"
+
+    @property
+    def residual(self) -> str:
+        """What the residual variance is that of."""
+        where = repr(self.column) if self.column else "an array"
+        if self.of_known_variances:
+            return f"scores have known variances, {where}; the residual is their unit, 1"
+        return f"weights: {where}; the residual variance is that of a score of weight 1"
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumns:
+    """Columns of the data, or arrays, with a number for each row.
+
+    Attributes
+    ----------
+    weights : of scores with the residual variance σ²_e / w, such as means of w observations
+    frequency : how many equal rows each row stands for
+    known_variance : variances of the scores about their expectation, in place of σ²_e
+    offset : known part of the expectation of the score
+
+    Raises
+    ------
+    DataError
+        If there are both weights and known variances, or one is neither a column nor an array.
+    """
+
+    weights: Any = None
+    frequency: Any = None
+    known_variance: Any = None
+    offset: Any = None
+
+    def __post_init__(self) -> None:
+        if self.weights is not None and self.known_variance is not None:
+            raise DataError(
+                "weights= and known_variance= exclude each other: a score of known variance v has "
+                "the weight 1/v; leave weights= out"
+            )
+        for option, given in self._given():
+            if isinstance(given, str):
+                continue
+            array = np.asarray(given)
+            if array.ndim != 1:
+                raise DataError(
+                    f"{option}= must be the name of a column or an array with a number for each "
+                    f"row, not {given!r}"
+                )
+            object.__setattr__(self, option, array)
+
+    def _given(self) -> Iterator[tuple[str, Any]]:
+        for field in fields(self):
+            given = getattr(self, field.name)
+            if given is not None:
+                yield field.name, given
+
+    def __bool__(self) -> bool:
+        return any(True for _ in self._given())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns to read, each once."""
+        return tuple(dict.fromkeys(g for _, g in self._given() if isinstance(g, str)))
+
+    @property
+    def variances(self) -> str:
+        """The option by which variances of scores differ; empty if they are alike."""
+        return next((o for o, _ in self._given() if o in ("weights", "known_variance")), "")
+
+    @property
+    def first(self) -> str:
+        """The first option that is given."""
+        return next((option for option, _ in self._given()), "")
+
+    def without_arrays(self, how: str) -> Self:
+        """Return the columns, after refusing arrays and weights.
+
+        Parameters
+        ----------
+        how : the rows are read, for the message
+
+        Raises
+        ------
+        DataError
+        """
+        if self.variances:
+            raise DataError(
+                f"{self.variances}= needs all rows in memory, and these are {how}: fit a frame, "
+                "or pass stream=False"
+            )
+        for option, given in self._given():
+            if not isinstance(given, str):
+                raise DataError(
+                    f"{option}= is an array, and the rows are {how}: make it a column of the "
+                    f"data, and pass its name, {option}='x'"
+                )
+        return self
+
+    def joined(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, Self]:
+        """Return a frame with arrays as columns, and these options as names of columns.
+
+        Raises
+        ------
+        DataError
+            If an array has another length than the frame.
+        """
+        arrays, named = {}, {}
+        for option, given in self._given():
+            if isinstance(given, str):
+                continue
+            if given.size != len(frame):
+                raise DataError(
+                    f"{option}= has {given.size:,} numbers, and the data have {len(frame):,} rows"
+                )
+            name = f"{option}="
+            arrays[name], named[option] = given, name
+        return (frame.assign(**arrays), replace(self, **named)) if arrays else (frame, self)
+
+    def for_prediction(self, columns: Collection[str]) -> RowColumns:
+        """Return the offset, and weights or variances where other rows have their column.
+
+        Parameters
+        ----------
+        columns : of these rows
+
+        Raises
+        ------
+        DataError
+            If the offset of the fit is an array.
+        """
+        if self.offset is not None and not isinstance(self.offset, str):
+            raise DataError(
+                "the offset of these rows is not known, as that of the fit is an array; fit with "
+                "the name of a column, offset='x', which the rows have as well"
+            )
+        there = {
+            option: given
+            for option, given in self._given()
+            if option == self.variances and isinstance(given, str) and given in columns
+        }
+        return RowColumns(offset=self.offset, **there)
+
+    def numbers(self, option: str, frame: pd.DataFrame) -> FloatArray | None:
+        """Return the numbers of an option in the rows of a frame; None if it is not given.
+
+        Raises
+        ------
+        DataError
+            If they are not numbers, infinite, or such as the option does not allow.
+        """
+        name = getattr(self, option)
+        if name is None:
+            return None
+        column = frame[name]
+        written = f"{option}={name!r}" if not name.endswith("=") else name
+        try:
+            values = exact_floats(written, np.asarray(column))
+        except (TypeError, ValueError):
+            raise DataError(
+                f"{written} must be numbers, and it holds {column.iloc[0]!r}"
+            ) from None
+        values = np.asarray(values, dtype=float)
+        _check(option, written, name, values)
+        return values
+
+    def weights_of(self, frame: pd.DataFrame) -> FloatArray | None:
+        """Return the weights of the rows of a frame; None where all count alike."""
+        variances = self.numbers("known_variance", frame)
+        return self.numbers("weights", frame) if variances is None else 1.0 / variances
+
+    def used(self, weights: FloatArray) -> WeightsOfRows:
+        """Return what a result says of its weights.
+
+        Parameters
+        ----------
+        weights : (n,) of its rows
+        """
+        column = getattr(self, self.variances)
+        return WeightsOfRows(
+            column="" if column.endswith("=") else column,
+            of_known_variances=self.known_variance is not None,
+            mean=float(weights.mean()),
+            mean_log=float(np.log(weights).mean()),
+        )
+
+
+def refuse_weights(weights: WeightsOfRows | None, what: str, instead: str) -> None:
+    """Refuse a method of scores that count alike.
+
+    Parameters
+    ----------
+    weights : of the fit; None if its scores count alike
+    what, instead : the method, and its replacement
+
+    Raises
+    ------
+    EstimationError
+    """
+    if weights is not None:
+        raise EstimationError(
+            f"{what} is for scores that count alike, and this fit has {weights.option}; {instead}"
+        )
+
+
+def refuse_known_variances(weights: WeightsOfRows | None, what: str, instead: str) -> None:
+    """Refuse a method that needs the variance of a score, which is known score by score.
+
+    Parameters
+    ----------
+    weights : of the fit; None if its scores count alike
+    what, instead : the method, and its replacement
+
+    Raises
+    ------
+    EstimationError
+    """
+    if weights is not None and weights.of_known_variances:
+        raise EstimationError(
+            f"{what} needs the variance of a score, and with {weights.option} each score has its "
+            f"own; {instead}"
+        )
+
+
+NO_COLUMNS = RowColumns()
+"""All rows count alike and have no offset."""
+
+_ALLOWED: Mapping[str, str] = {
+    "weights": "above zero: a score of weight 0 says nothing",
+    "known_variance": "above zero: a score of variance 0 would be exact",
+    "frequency": "whole and not negative",
+    "offset": "finite",
+}
+
+
+def _check(option: str, written: str, name: str, values: FloatArray) -> None:
+    """Refuse numbers that an option does not allow."""
+    good = np.isfinite(values)
+    if option == "frequency":
+        good &= (values >= 0.0) & (values == np.floor(values))
+    elif option != "offset":
+        good &= values > 0.0
+    if good.all():
+        return
+    first = values[~good][0]
+    how = ""
+    if option in ("weights", "known_variance"):
+        how = "; leave such rows out"
+        how += "" if name.endswith("=") else f", data[data[{name!r}] > 0]"
+    raise DataError(
+        f"{written} must be {_ALLOWED[option]}, and {int((~good).sum()):,} of {values.size:,} "
+        f"rows have other numbers, the first {first:g}{how}",
+        column=None if name.endswith("=") else name,
+    )
