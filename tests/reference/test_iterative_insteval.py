@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import vcomp
 from tests.helpers.reference_frames import by_name, formula_of, frame_of
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood
-from vcomp.estimators.likelihood.likelihood import ML, REML, estimate_by_likelihood
+from vcomp.estimators.likelihood.likelihood import REML, estimate_by_likelihood
 from vcomp.statistics.cross_products import accumulate
 
 

@@ -23,7 +23,7 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.ctt.matrix import ItemScores, ScoresOfItems, read_scores
 from vcomp.exceptions import DataError, guarded
-from vcomp.numerics import available_bytes, check_memory, slices
+from vcomp.numerics import available_bytes, check_memory, f_quantile, slices
 
 _FEW = 16
 """Largest number of items whose covariance matrix is made even with fewer objects than items."""
@@ -330,10 +330,8 @@ def feldt_limits(value: float, n: float, k: int, alpha: float) -> tuple[float, f
     >>> round(low, 3), round(high, 3)
     (0.037, 0.979)
     """
-    from scipy.special import fdtri
-
     df_1, df_2 = n - 1.0, (n - 1.0) * (k - 1.0)
-    upper, lower = (float(fdtri(df_1, df_2, tail)) for tail in (1 - alpha / 2, alpha / 2))
+    upper, lower = (float(f_quantile(tail, df_1, df_2)) for tail in (1 - alpha / 2, alpha / 2))
     return 1.0 - (1.0 - value) * upper, 1.0 - (1.0 - value) * lower
 
 

@@ -32,6 +32,7 @@ from vcomp.exceptions import (
 from vcomp.formula import REPLICATE
 from vcomp.inference import Quantities, TwoWayMeanSquares, VarianceComponents
 from vcomp.inference.intervals import FromComponents
+from vcomp.numerics import f_quantile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -235,8 +236,8 @@ def agreement(ms: TwoWayMeanSquares, null_odds: float, alpha: float) -> Coeffici
         return Coefficient(math.inf, math.inf, math.inf, F, df1, df2, p_value)
     odds = (R - E) / (k * W)
     v = degrees(max(R - E, 0.0) / (n * W))
-    low = (R / _quantile(1.0 - alpha / 2.0, df1, v) - E) / (k * W)
-    high = (R * _quantile(1.0 - alpha / 2.0, v, df1) - E) / (k * W)
+    low = (R / f_quantile(1.0 - alpha / 2.0, df1, v) - E) / (k * W)
+    high = (R * f_quantile(1.0 - alpha / 2.0, v, df1) - E) / (k * W)
     return Coefficient(odds, low, high, F, df1, df2, p_value)
 
 
@@ -249,7 +250,7 @@ def _exact(
     above: float, below: float, k: int, df: tuple[float, float], null_odds: float, alpha: float
 ) -> Coefficient:
     ratio = _ratio(above, below)
-    ends = (_quantile(tail, *df) for tail in (1.0 - alpha / 2.0, alpha / 2.0))
+    ends = (float(f_quantile(tail, *df)) for tail in (1.0 - alpha / 2.0, alpha / 2.0))
     odds, low, high = ((F - 1.0) / k for F in (ratio, *(ratio / end for end in ends)))
     F = ratio / (1.0 + k * null_odds)
     return Coefficient(odds, low, high, F, *df, _upper_tail(F, *df))
@@ -259,12 +260,6 @@ def _ratio(above: float, below: float) -> float:
     if below > 0.0:
         return above / below
     return math.inf if above > 0.0 else math.nan
-
-
-def _quantile(tail: float, df1: float, df2: float) -> float:
-    from scipy.special import fdtri
-
-    return float(fdtri(df1, df2, tail))
 
 
 def _upper_tail(F: float, df1: float, df2: float) -> float:

@@ -67,7 +67,7 @@ def parse(text: str, columns: Sequence[str] = (), residual: str | None = None) -
     if "*" in text or ":" in text:  # only products expand to more terms
         _check_number_of_terms(right)
     bars = list(_bars(right))
-    _checkfactors_of(tree)
+    _check_factors(tree)
     _check_response(left, right)
     description = _describe(left, right)
     random: list[RandomTerm] = []
@@ -265,7 +265,7 @@ def _subsets(n: float, largest: float) -> float:
     return total
 
 
-def _checkfactors_of(tree: Any) -> None:
+def _check_factors(tree: Any) -> None:
     """Refuse expressions that Python cannot read."""
     for leaf in _leaves(tree):
         if leaf.type != "PYTHON_EXPR":

@@ -24,3 +24,4 @@ from .parallel import in_threads as in_threads
 from .parallel import run as run
 from .parallel import seed_from as seed_from
 from .parallel import stream as stream
+from .quantiles import f_quantile as f_quantile

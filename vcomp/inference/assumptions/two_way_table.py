@@ -11,6 +11,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.inference.assumptions.samples import AssumptionTest, blocks, p_of
+from vcomp.numerics import f_quantile
 
 _MOST_COLUMNS = 1500
 """Columns, without the largest term's, above which residuals are found by sweeps."""
@@ -482,9 +483,9 @@ def f_level(table: TwoWayTable, epsilon: float, alpha: float = 0.05) -> float:
     epsilon : of its sphericity (Box 1954: degrees of freedom times ε)
     alpha : nominal level
     """
-    from scipy.special import fdtrc, fdtri
+    from scipy.special import fdtrc
 
     n, k = table.values.shape
     df = ((k - 1.0), (n - 1.0) * (k - 1.0))
-    critical = fdtri(*df, 1.0 - alpha)
+    critical = f_quantile(1.0 - alpha, *df)
     return float(fdtrc(epsilon * df[0], epsilon * df[1], critical))

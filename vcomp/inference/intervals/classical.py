@@ -16,7 +16,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.inference.quantities import VarianceComponents
-from vcomp.numerics import solve
+from vcomp.numerics import f_quantile, solve
 
 _CANCELLED = 1e-9
 """Terms of a sum below this fraction of the largest are rounding error."""
@@ -543,7 +543,7 @@ def _opposite(
     nu: FloatArray, above: FloatArray, G: FloatArray, H: FloatArray, tail: float
 ) -> FloatArray:
     """Return G_ij of eq. (10.5), (K, K): the row's term is positive, the column's negative."""
-    F = _f_quantile(nu[:, None], above[None, :], tail)
+    F = f_quantile(1.0 - tail, nu[:, None], above[None, :])
     finite = np.where(np.isfinite(H), H, 0.0)
     # Quantiles overflow for tiny degrees of freedom; the correction is then zero.
     with np.errstate(all="ignore"):
@@ -561,24 +561,3 @@ def _same(nu: FloatArray, G: FloatArray, tail: float) -> FloatArray:
         both = np.square(1.0 - ratio) * ((n + m) / n) * ((n + m) / m)
         pair = both - np.square(G)[:, None] * (n / m) - np.square(G)[None, :] * (m / n)
     return 0.5 * np.where(np.isfinite(pair), pair, 0.0)
-
-
-_WHOLE = 1e-9
-"""Relative difference from a whole number below which degrees of freedom are that number."""
-
-
-def _f_quantile(df_1: FloatArray, df_2: FloatArray, tail: float) -> FloatArray:
-    """Return the value that F exceeds with probability `tail`."""
-    from scipy.special import fdtri
-
-    return fdtri(*np.broadcast_arrays(_snapped(df_1), _snapped(df_2)), 1.0 - tail)
-
-
-def _snapped(df: FloatArray) -> FloatArray:
-    """Return degrees of freedom, whole ones without their rounding error.
-
-    At 2 + 7e-14 and 2 + 1e-15 degrees of freedom scipy's quantile of F is wrong by a quarter.
-    """
-    whole = np.round(df)
-    with np.errstate(invalid="ignore"):  # infinite ones
-        return np.where(np.abs(df - whole) <= _WHOLE * df, whole, df)

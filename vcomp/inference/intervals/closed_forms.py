@@ -13,6 +13,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.inference.quantities import TwoWayMeanSquares
+from vcomp.numerics import f_quantile
 
 _ENDLESS = 1e6
 
@@ -294,9 +295,8 @@ F_INTERVALS = {
 
 def _upper_f(tail: float, df_1: float, df_2: float) -> float:
     """Return the value that F exceeds with probability `tail`."""
-    # scipy.stats gives the same numbers and takes a second to import
-    from scipy.special import chdtri, fdtri
+    from scipy.special import chdtri
 
     if math.isinf(df_2):
         return float(chdtri(df_1, tail)) / df_1
-    return float(fdtri(df_1, df_2, 1 - tail))
+    return float(f_quantile(1.0 - tail, df_1, df_2))
