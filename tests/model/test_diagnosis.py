@@ -10,6 +10,7 @@ import vcomp
 from vcomp.exceptions import DataError, PlanError
 from vcomp.inference.assumptions.samples import independent_null
 from vcomp.ir.simulate.copula import decompose
+from vcomp.model import missing_slopes
 from vcomp.model.model_checks import _crossed_tables
 
 
@@ -455,6 +456,17 @@ def test_what_has_no_test_of_slopes():
     pairs = data.groupby("g").head(2)  # two scores a group: slopes are the residual
     few = vcomp.fit("y ~ x + (1|g)", pairs).diagnose(n=19)
     assert not (few.table["assumption"] == "equal slopes").any() or few.not_tested
+
+
+@pytest.mark.parametrize("limit", ["_MOST_ROWS", "_MOST_EFFECTS", "_MOST_CROSSED", "_MOST_FITS"])
+def test_slopes_of_large_data_are_not_tested(limit, monkeypatch):
+    monkeypatch.setattr(missing_slopes, limit, 0)
+    data = slopes().assign(h=lambda d: np.arange(len(d)) % 4)
+    found = vcomp.fit("y ~ x + (1|g) + (1|h)", data).diagnose(n=19)
+    assert not (found.table["assumption"] == "equal slopes").any()
+    said = "Whether the effect of x differs between levels of g is not tested: the fit would take"
+    assert any(line.startswith(said) for line in found.not_tested)
+    assert "Fixed effects, their tests and intervals" not in found.verdicts.index
 
 
 # Cells -------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 import vcomp
 from tests.helpers.designs import balanced
@@ -231,3 +232,70 @@ def test_replicates_are_drawn_by_component():
     assert adjusted.patches[0].get_x() == (values[:, 1] + 7.0).min()
     with pytest.raises(DataError, match="there is no component 'c'; there are 'a', 'b'"):
         replicates.plot("c")
+
+
+def test_a_term_with_slopes_has_a_panel_for_each_effect():
+    rng = np.random.default_rng(4)
+    g, x = np.repeat(np.arange(8), 6), np.tile(np.arange(6.0), 8)
+    y = rng.normal(size=8)[g] + rng.normal(size=8)[g] * x + rng.normal(size=48)
+    res = vcomp.fit("y ~ x + (x|g)", {"y": y, "x": x, "g": g})
+    first, second = res.plot("effects", term="g")
+    frames = res.random_effects
+    order = frames["g"]["estimate"].sort_values().index
+    for ax, name in ((first, "g"), (second, "g[x]")):
+        np.testing.assert_allclose(
+            ax.lines[-1].get_xdata(), frames[name]["estimate"].loc[order], rtol=1e-12
+        )
+        assert ax.get_xlabel() == f"predicted effect of {name}, 95 % interval"
+        assert [t.get_text() for t in ax.get_yticklabels()] == [str(k) for k in order]
+    assert len(res.plot("effects")) == 2  # the only bar
+    assert res.plot("effects", term="g[x]").get_xlabel().startswith("predicted effect of g[x]")
+    with pytest.raises(DataError, match="there are no effects to draw"):
+        plots.effects_of_bar({})
+    with pytest.raises(DataError, match="there are 1 axes for 2 pictures"):
+        plots.effects_of_bar({n: f.assign(low=NAN, high=NAN) for n, f in frames.items()},
+                             ax=Figure().subplots())  # fmt: skip
+
+
+def test_probability_plots_have_the_envelope():
+    z = np.random.default_rng(1).normal(size=50)
+    envelope = np.array([[-2.0, 0.0, 2.0], [-3.0, -0.4, 1.2], [-1.2, 0.4, 3.0]])
+    ax = plots.qq(z, "topic", envelope=envelope)
+    assert ax.get_title() == "topic"
+    np.testing.assert_allclose(ax.lines[-1].get_ydata(), np.sort(z))
+    (band,) = ax.collections
+    corners = band.get_paths()[0].vertices
+    for x, low, high in envelope.T:
+        assert [x, low] in corners.tolist()
+        assert [x, high] in corners.tolist()
+    assert not plots.qq(z, "topic").collections
+    with pytest.raises(DataError, match="needs 2 values; there are 1"):
+        plots.qq([1.0], "topic")
+
+
+@pytest.mark.parametrize("n", [60, 30_000])
+def test_residuals_have_their_means_by_groups(n):
+    rng = np.random.default_rng(2)
+    x, e = rng.integers(0, 4, n).astype(float), rng.normal(size=n)
+    e[17] = 40.0
+    ax = plots.residuals_against(x, e, "days")
+    points, means = ax.lines[0], ax.lines[-1]
+    assert 40.0 in points.get_ydata()
+    assert points.get_xdata().size <= 3_000
+    np.testing.assert_allclose(means.get_xdata(), [0.0, 1.0, 2.0, 3.0])
+    np.testing.assert_allclose(means.get_ydata(), [e[x == k].mean() for k in range(4)])
+    with pytest.raises(DataError, match="3 values of days and 2 residuals"):
+        plots.residuals_against([1.0, 2.0, 3.0], [0.0, 1.0], "days")
+
+
+def test_influence_is_sorted_and_has_its_limit():
+    values = pd.Series([0.1, NAN, 0.7, 0.3], index=list("abcd"))
+    ax = plots.influence(values, "g", "Cook's distance", limit=0.5)
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["c", "d", "a"]
+    assert ax.lines[1].get_xdata()[0] == 0.5
+    few = plots.influence(values, "g", "Cook's distance", max_levels=2)
+    assert few.get_xlabel() == "Cook's distance without one g, 2 of 3 levels of g"
+    with pytest.raises(DataError, match="no level of 'g' with a known influence"):
+        plots.influence(values.iloc[[1]], "g", "Cook's distance")
+    with pytest.raises(DataError, match="max_levels is at least 1, not 0"):
+        plots.influence(values, "g", "Cook's distance", max_levels=0)

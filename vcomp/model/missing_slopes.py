@@ -21,8 +21,9 @@ from vcomp.inference.assumptions import MissingSlope
 from vcomp.model.row_access import RowAccess
 from vcomp.statistics import Statistics
 
-_MOST_ROWS, _MOST_EFFECTS, _MOST_FITS = 50_000, 2_000, 12
-"""Rows, effects of all random terms, and fits up to which slopes are tested."""
+_MOST_ROWS, _MOST_EFFECTS, _MOST_CROSSED, _MOST_FITS = 50_000, 2_000, 300, 8
+"""Rows, effects of all random terms, those outside the largest term, and fits, up to which slopes
+are tested: each fit then takes a second or two."""
 
 _CONSTANT = 1e-10
 """Share of the squares of a covariate below which it does not vary within groups."""
@@ -37,7 +38,8 @@ def missing_slopes(access: RowAccess) -> tuple[list[MissingSlope], list[str]]:
     """
     candidates = list(_candidates(access))
     stats = access.data.statistics
-    too_many = stats.n > _MOST_ROWS or sum(stats.sizes) > _MOST_EFFECTS
+    effects, largest = sum(stats.sizes), max(stats.sizes, default=0)
+    too_many = stats.n > _MOST_ROWS or effects > _MOST_EFFECTS or effects - largest > _MOST_CROSSED
     found, left = [], []
     for k, (bar, covariate) in enumerate(candidates):
         groups = ":".join(bar.facets)
