@@ -469,6 +469,19 @@ def test_slopes_of_large_data_are_not_tested(limit, monkeypatch):
     assert "Fixed effects, their tests and intervals" not in found.verdicts.index
 
 
+def test_scores_are_named_with_their_offset():
+    data = slopes().assign(shift=lambda d: 100.0 * d["g"])
+    data.loc[30, "y"] += 20.0
+    expected = vcomp.fit("y ~ x + (x|g)", data).diagnose(n=19).outlying_scores.iloc[0]
+    shifted = data.assign(y=data["y"] + data["shift"])
+    found = vcomp.fit("y ~ x + offset(shift) + (x|g)", shifted).diagnose(n=19)
+    row = found.outlying_scores.iloc[0]
+    assert row.name == 30
+    assert row["score"] == shifted["y"][30]
+    assert row["resid"] == pytest.approx(expected["resid"], rel=1e-6)
+    assert f"(row 30: {shifted['y'][30]:.4g})" in found.outlying_rows.labels[0]
+
+
 # Cells -------------------------------------------------------------------------------------------
 
 

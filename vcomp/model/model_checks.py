@@ -20,7 +20,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.data import refuse_weights
+from vcomp.data import Rows, refuse_weights
 from vcomp.design import Chunk, Design
 from vcomp.estimators import ClosedForm, Estimate, MethodName, PointEstimate, get_estimator
 from vcomp.estimators.likelihood import Solution
@@ -380,7 +380,7 @@ def diagnose(
     )  # fmt: skip
     with limited_blas(0):
         solution = access.solution
-        diagnosed = _rows(design, chunk, rows.labels)
+        diagnosed = _rows(design, chunk, rows)
         tables, left = _crossed_tables(design, chunk, solution, object_ or _first(design))
         effects = _effects(access, solution)
         title = design.structure.title()
@@ -395,6 +395,7 @@ def _fitted_rows(access: RowAccess, solution: Solution) -> FittedRows:
     """Return the rows with their fitted values, and the numerical covariates."""
     design, rows, chunk = access.data.design, access.data.kept_rows, access.data.statistics.rows
     fitted = fitted_values(design, solution, chunk, access.data.fixed_columns)
+    fitted = fitted if rows.offset is None else fitted + rows.offset
     names = dict.fromkeys([*design.fixed.names, *sorted(design.formula.covariates)])
     covariates = {
         name: np.asarray(rows.fixed[name], dtype=float)
@@ -402,7 +403,7 @@ def _fitted_rows(access: RowAccess, solution: Solution) -> FittedRows:
         if name in rows.fixed and is_numerical(rows.fixed[name])
     }
     facets = {f.name: f.levels.take(chunk.level_codes(k)) for k, f in enumerate(design.facets)}
-    return FittedRows(rows.labels, rows.y, fitted, facets, covariates)
+    return FittedRows(rows.labels, rows.response, fitted, facets, covariates)
 
 
 def _first(design: Design) -> str:
@@ -445,7 +446,7 @@ def _label(index: Any) -> Any:
     return label
 
 
-def _rows(design: Design, chunk: Chunk, names: Any) -> DiagnosedRows:
+def _rows(design: Design, chunk: Chunk, rows: Rows) -> DiagnosedRows:
     structure = design.structure
     codes = {f.name: chunk.level_codes(k).astype(np.int64) for k, f in enumerate(design.facets)}
     crossed: dict[str, list[str]] = {name: [] for name in codes}
@@ -459,9 +460,10 @@ def _rows(design: Design, chunk: Chunk, names: Any) -> DiagnosedRows:
         own = term.groups(levels, design.n_levels).astype(np.int64)
         groups.append(own) if z is None else slopes.append((own, z))
     labels = {f.name: [str(level) for level in f.levels] for f in design.facets}
+    origin = design.origin + (0.0 if rows.offset is None else rows.offset)
     return DiagnosedRows(
         chunk.y, codes, labels, groups or [np.zeros(chunk.n, dtype=np.int64)], chunk.X, crossed,
-        names, float(design.origin), slopes,
+        rows.labels, origin, slopes,
     )  # fmt: skip
 
 

@@ -134,7 +134,7 @@ def test_the_picture_has_the_largest_distance_on_top():
 
 def test_residual_groups_are_refused_with_what_to_do():
     res = vcomp.fit("y ~ x + (1|a) + (1|b)", _crossed(), residual="c")
-    with pytest.raises(vcomp.EstimationError, match="one residual variance.*without a level"):
+    with pytest.raises(vcomp.EstimationError, match=r"one residual variance.*without a level"):
         res.influence("a")
     with pytest.raises(vcomp.EstimationError, match=r"one residual variance.*draw res\.resid"):
         res.diagnose()

@@ -102,7 +102,7 @@ class DiagnosedRows:
     X : (n, p) columns of the fixed part
     crossed : for each facet the facets that it is crossed with
     names : of the rows; None where they have no names
-    origin : that was subtracted from the response
+    origin : that was subtracted from the response, one number or (n,)
     slopes : for each random slope the group of every row and the value of its column
     """
 
@@ -114,7 +114,7 @@ class DiagnosedRows:
 
     crossed: Mapping[str, Sequence[str]]
     names: Sequence[Any] | None = None
-    origin: float = 0.0
+    origin: float | FloatArray = 0.0
     slopes: Sequence[tuple[LongArray, FloatArray]] = ()
 
     @cached_property
@@ -174,9 +174,8 @@ class DiagnosedRows:
             rows += self._farthest(alike) if alike.size > 1 else [row]
         if not rows:
             return None
-        labels = [
-            f"{self.cell(r)} ({self.name(r)}: {number(self.y[r] + self.origin)})" for r in rows
-        ]
+        scores = self.y + self.origin
+        labels = [f"{self.cell(r)} ({self.name(r)}: {number(scores[r])})" for r in rows]
         share = 1.0 - float(e @ e) / (variance * self.projection.df)
         one_cell = all(np.ptp(codes[rows]) == 0 for codes in self.codes.values())
         return OutlyingRows(tuple(labels), variance, float(e @ e) / df, share, one_cell)
