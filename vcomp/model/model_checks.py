@@ -460,10 +460,11 @@ def _rows(design: Design, chunk: Chunk, rows: Rows) -> DiagnosedRows:
         own = term.groups(levels, design.n_levels).astype(np.int64)
         groups.append(own) if z is None else slopes.append((own, z))
     labels = {f.name: [str(level) for level in f.levels] for f in design.facets}
+    names: Any = rows.labels
     origin = design.origin + (0.0 if rows.offset is None else rows.offset)
     return DiagnosedRows(
         chunk.y, codes, labels, groups or [np.zeros(chunk.n, dtype=np.int64)], chunk.X, crossed,
-        rows.labels, origin, slopes,
+        names, origin, slopes,
     )  # fmt: skip
 
 
