@@ -60,8 +60,8 @@ NOT_MEASURED = """
     results.from_json results.f_test results.t_test results.quantity results.interval_source
     results.accuracy results.expected_tau results.glance results.tidy
     results.gstudy results.fixed_effects results.cov_params results.cov_vcomp results.anova_table
-    results.plot results.r2 results.varcorr results.icc results.anova results.marginal_means
-    results.wald_test
+    results.plot results.r2 results.varcorr results.error_variances results.icc results.anova
+    results.marginal_means results.wald_test
     """
 """Functions that take components, published numbers or stored results, or that others call."""
 

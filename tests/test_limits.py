@@ -213,6 +213,32 @@ def refused_with_slopes():
         assert res.conf_int(interval=interval).notna().any().all()
 
 
+def refused_with_residuals():
+    refuses(CROSSED, error=DataError, match="stream=False", stream=True, residual="sys")
+    with pytest.raises(TypeError):
+        vcomp.fit_multivariate("score + x ~ (1|sys) + (1|topic)", DATA, residual="sys")
+    rng = np.random.default_rng(2)
+    sys, topic = (a.ravel() for a in np.indices((5, 30)))
+    frame = pd.DataFrame({"sys": sys, "topic": topic, "score": rng.normal(size=150) * (1 + sys)})
+    res = vcomp.fit("score ~ (1|topic)", frame, residual="sys")
+    for name, arguments in (
+        ("universe_scores", {}),
+        ("profile", {}),
+        ("jackknife", {"facet": "topic"}),
+        ("resample", {"facet": "topic"}),
+        ("compare_levels", {"facet": "topic"}),
+        ("crosscheck", {}),
+        ("diagnose", {}),
+    ):
+        with pytest.raises(EstimationError, match="one residual variance"):
+            getattr(res, name)(**arguments)
+    with pytest.raises(EstimationError, match="use interval='mls'"):
+        res.conf_int(interval="robust")
+    assert len(res.error_variances()) == 5
+    for interval in ("mls", "wald", res.bootstrap(5)):
+        assert res.conf_int(interval=interval).notna().any().all()
+
+
 def tables_of_factors():
     rng = np.random.default_rng(4)
     g, x = np.repeat(np.arange(2101), 2), rng.integers(0, 9, 4202)
@@ -232,7 +258,8 @@ CHECKS = {
     "[Tests of factors and marginal means]": tables_of_factors,
     "D-studies, profile and robust intervals": refused_with_slopes,
     "link functions": lambda: refuses_options("family", "link"),
-    "residual variances by group": lambda: refuses_options("correlation", "residual"),
+    "[residual variances by level]": refused_with_residuals,
+    "residual variances that are functions": lambda: refuses_options("correlation", "varPower"),
     "known covariance matrices": lambda: refuses_options("cov", "pedigree"),
     "[weights and known variances](../howto/weights.md)": weights_in_parts,
     "closed forms, robust intervals": refused_with_weights,

@@ -195,6 +195,11 @@ def _sizes_apart(
         type=click.Path(path_type=Path),
         metavar="FILE",
     ),
+    option(
+        "--residual",
+        "Facets whose levels have a residual variance each: sys, or sys:judge.",
+        metavar="TEXT",
+    ),
     _FITTED,
     _METHOD,
     plan_options(**_PLAN, design="Design of the D-study, such as 'p x (a:i)'."),
@@ -204,6 +209,7 @@ def fit(
     arguments: Sequence[str],
     dataset: str | None,
     statistics: Path | None,
+    residual: str | None,
     fitted: dict[str, Any],
     options: dict[str, Any],
     plan: dict[str, Any],
@@ -229,7 +235,7 @@ def fit(
                 f"{arguments[0]!r} is given with --statistics, which has the formula and its "
                 "data; add files with `vcomp merge`"
             )
-        rows = {"dataset": dataset, "augment": report.augmented, **fitted}
+        rows = {"dataset": dataset, "residual": residual, "augment": report.augmented, **fitted}
         rows.pop("method", None)
         for name, value in rows.items():
             if value is not None:
@@ -245,7 +251,7 @@ def fit(
         paths, n = _sizes_apart(paths, report.sizes)
         source = source_of(data_of_paths(paths), dataset)
         report.check(plan)
-        res = vcomp.fit(formula, source, **fitted, **options)
+        res = vcomp.fit(formula, source, residual=residual, **fitted, **options)
     report.write(res, n, plan)
 
 

@@ -372,6 +372,7 @@ class Chunk:
                 columns=self.X[at],
                 compact_codes=tuple(codes[at] for codes in self.compact_codes),
                 effects=effects,
+                counts=None if self.counts is None else self.counts[at],
                 weights=None if self.weights is None else self.weights[at],
                 residual_codes=None,
                 alike=None,

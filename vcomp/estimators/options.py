@@ -200,6 +200,7 @@ _TESTS = (
 )
 
 _ROWS = "it belongs to the rows: vcomp.fit(formula, data, weights='n')"
+_GROUPS = "residual='g' gives each level of g a residual variance of its own"
 
 _ADVICE: Mapping[str, str] = {
     "weights": _ROWS,
@@ -217,8 +218,8 @@ _ADVICE: Mapping[str, str] = {
     "endog": _COLUMNS,
     "exog": _COLUMNS,
     "correlation": "residuals are independent; correlations come from random terms, (1|g)",
-    "varFunc": "the residual has one variance",
-    "dispformula": "the residual has one variance",
+    "varFunc": _GROUPS,
+    "dispformula": _GROUPS,
     "ziformula": "responses are normal",
     "subset": "give the rows themselves: data=data.query('x > 0')",
     "where": "give the rows themselves: data=data.query('x > 0')",

@@ -88,16 +88,16 @@ def parse(text: str, columns: Sequence[str] = (), residual: str | None = None) -
         response=description.lhs_termlist[0].factors[0].code,
         fixed=tuple(term.name() for term in fixed),
         random=tuple(random),
-        groups=None if residual is None else _residual_groups(residual, left),
+        groups=None if residual is None else _residual_groups(residual),
         offsets=offsets,
     )
 
 
-def _residual_groups(residual: str, response: Any) -> ResidualGroups:
+def _residual_groups(residual: str) -> ResidualGroups:
     """Return the groups that ``residual=`` names, as yet without levels."""
     written = residual if isinstance(residual, str) else ""
     try:
-        named = parse(f"y ~ (1|{written})")
+        named = parse(f"_ ~ (1|{written})")
     except FormulaError:
         named = None
     if named is None or not named.intercept_only or not named.facets:

@@ -91,6 +91,16 @@ class HasDStudies:
         """Return the components that a D-study starts from."""
         return self._components()
 
+    def _planned_source(
+        self, interval: IntervalName | IntervalSource | Replicates, negative: Projected
+    ) -> IntervalSource:
+        """Return the source of intervals of D-studies."""
+        return self._source(interval, negative)
+
+    def _planned_notes(self) -> tuple[str, ...]:
+        """Return sentences on the components that a D-study starts from."""
+        return ()
+
     @guarded
     def dstudy(
         self,
@@ -173,9 +183,10 @@ class HasDStudies:
             sizes=all_sizes(sizes, n, planned.facet_names, alpha=alpha, object=object),
             alpha=alpha,
             negative=negative,
-            interval=self._source(interval, negative),
+            interval=self._planned_source(interval, negative),
         )
-        return replace(study, mean=self._mean_of_scores())
+        notes = (*study.notes, *self._planned_notes())
+        return replace(study, mean=self._mean_of_scores(), notes=notes)
 
     @guarded
     def quantity(
@@ -248,8 +259,9 @@ class HasDStudies:
         p = 2 (standard error 0.707), 95 % interval [0.614, 3.39] by Wald
         """
         components = self._components()
+        source = self._source
         if _is_planned(what, components):
-            components = self._planned_components()
+            components, source = self._planned_components(), self._planned_source
         facets = components.facet_names
         wanted = all_sizes(sizes, n, facets, alpha=alpha, object=object, goal=goal, cut=cut)
         plan = PlanOptions(design, object, wanted, fixed, universe, within, layout)
@@ -257,7 +269,7 @@ class HasDStudies:
         return _quantity(
             components,
             what,
-            lambda policy: self._source(interval, policy),
+            lambda policy: source(interval, policy),
             self._mean_of_scores(),
             options,
             alpha,

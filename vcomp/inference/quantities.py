@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Literal, TypeAlias, get_args
 
@@ -20,7 +20,7 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.codec import stored
 from vcomp.exceptions import PlanError
-from vcomp.formula import REPLICATE, EffectMatrix, ResidualGroups
+from vcomp.formula import REPLICATE, RESIDUAL, EffectMatrix, ResidualGroups
 
 _ROUNDING = 64.0 * float(np.finfo(float).eps)
 """Rounding error of an effect relative to the largest score."""
@@ -225,6 +225,45 @@ class VarianceComponents:
                     found[places[i, j]] = self.values[places[i, j]] / math.sqrt(product)
         return found
 
+    def with_one_residual(self, level: int | None = None) -> VarianceComponents:
+        """Return the components with the residual variance of one level, or the mean of several.
+
+        In the mean each level counts alike if the levels are combinations of facets of the design:
+        it is the expectation for a level drawn at random. Otherwise each row counts alike.
+
+        Parameters
+        ----------
+        level : number of the residual group; None for the mean
+
+        Examples
+        --------
+        >>> g = VarianceComponents(
+        ...     ("p", "Residual[i=1]", "Residual[i=2]"),
+        ...     (frozenset("p"), frozenset("pi"), frozenset("pi")),
+        ...     np.array([2.0, 3.0, 5.0]),
+        ...     groups=ResidualGroups(("i",), (("1",), ("2",)), (9, 9)),
+        ... )
+        >>> g.with_one_residual().values, g.with_one_residual(1).values
+        (array([2., 4.]), array([2., 5.]))
+        """
+        assert self.groups is not None
+        r, first = self.n_residuals, len(self.names) - self.n_residuals
+        counts = np.ones(r) if set(self.groups.facets) <= self.facets[-1] else self.groups.n
+        shares = np.asarray(counts, dtype=float) if level is None else np.eye(r)[level]
+        A = np.zeros((first + 1, first + r))
+        A[:first, :first] = np.eye(first)
+        A[first, first:] = shares / shares.sum()
+        return replace(
+            self,
+            names=(*self.names[:first], RESIDUAL),
+            facets=self.facets[: first + 1],
+            values=A @ self.values,
+            cov=None if self.cov is None else _combined(A, self.cov),
+            inverse_n={},
+            matrices=(),
+            groups=None,
+        )
+
     @property
     def is_closed(self) -> bool:
         """Whether the common facets of any two terms are a term, or none.
@@ -234,6 +273,15 @@ class VarianceComponents:
         """
         terms = self.facets[:-1]
         return all(not a & b or a & b in terms for a, b in combinations(terms, 2))
+
+
+def _combined(A: FloatArray, cov: FloatArray) -> FloatArray:
+    """Return A cov A'; nan where a component without a standard error is used."""
+    unknown = np.isnan(np.diagonal(cov))
+    found: FloatArray = A @ np.where(np.isnan(cov), 0.0, cov) @ A.T
+    lost = (A[:, unknown] != 0.0).any(axis=1)
+    found[lost], found[:, lost] = np.nan, np.nan
+    return found
 
 
 def are_computable(values: FloatArray) -> bool:

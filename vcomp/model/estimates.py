@@ -155,8 +155,20 @@ class Estimates(Fitted):
 
     @property
     def scale(self) -> float:
-        """Residual variance."""
-        return float(self._record.estimate.values[-1])
+        """Residual variance.
+
+        Raises
+        ------
+        EstimationError
+            If there are several.
+        """
+        components = self._record.components
+        if components.groups is not None:
+            raise EstimationError(
+                f"there is a residual variance for each level of {components.groups.written}, and "
+                "scale is one; see error_variances()"
+            )
+        return float(components.values[-1])
 
     @property
     def cov_re(self) -> pd.DataFrame:
@@ -165,8 +177,9 @@ class Estimates(Fitted):
         Effects of one bar, such as intercept and slope, are correlated.
         """
         components = self._record.components
-        names, v = components.names[:-1], components.values
-        covariance = np.diag(v[:-1])
+        n_residuals = components.n_residuals
+        names, v = components.names[:-n_residuals], components.values
+        covariance = np.diag(v[:-n_residuals])
         for effects in components.matrices:
             places = np.array(effects.places)
             at = np.diagonal(places)

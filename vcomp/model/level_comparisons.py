@@ -348,6 +348,7 @@ def _levels_of(
         record.components,
         "a comparison of the levels of a random term",
         "compare predictions at values of the covariate, res.get_prediction(rows)",
+        "see res.random_effects for its effects",
     )
     terms = list(record.estimate.names[:-1])
     if facet not in terms:

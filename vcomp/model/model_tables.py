@@ -12,6 +12,7 @@ import numpy as np
 from vcomp.data import refuse_known_variances
 from vcomp.exceptions import DataError, EstimationError, guarded
 from vcomp.formula import refuse_blocks
+from vcomp.gtheory import all_sizes
 from vcomp.inference import hypotheses
 from vcomp.model.estimates import fixed_fit, series
 from vcomp.model.universe_scores import UniverseScores
@@ -293,6 +294,74 @@ class ModelTables(UniverseScores):
         columns = ("estimate", "se", "low", "high")
         values = {column: [getattr(quantity, column) for quantity in found] for column in columns}
         return pd.DataFrame(values, index=pd.Index(names, name="component", dtype=object))
+
+    @guarded
+    def error_variances(
+        self,
+        *,
+        object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
+        sizes: Mapping[str, Any] | None = None,
+        alpha: float = 0.05,
+        interval: IntervalMethod = "auto",
+        **n: Any,
+    ) -> pd.DataFrame:
+        """Return the residual variance of each level of ``residual=``, or its D-studies.
+
+        Parameters
+        ----------
+        object : the object of measurement of the D-studies, as of :meth:`dstudy`
+        sizes, **n : sizes of facets, ``topic=50`` or several. With any, the rows are the D-studies
+            of measurements whose scores all have the residual variance of the level
+        alpha : intervals have confidence 1 − alpha
+        interval : how they are made: as for :meth:`~vcomp.VarianceComponentsResults.conf_int`; of
+            D-studies ``"mls"``, ``"log"`` or ``"wald"``
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each level. Without sizes: ``n``, its number of scores, ``variance``, ``se``,
+            ``low``, ``high`` and ``std_dev``. With sizes a row for each plan, with the columns of
+            the table of :meth:`dstudy`, and ``rel_sem`` and ``abs_sem``, the conditional standard
+            errors of measurement √σ²(δ) and √σ²(Δ) of an object at this level.
+
+        Raises
+        ------
+        EstimationError
+            If there is one residual variance, random slopes (for D-studies), or the interval is
+            not available.
+        PlanError
+            If alpha is not between 0 and 1, or a plan is not possible.
+
+        References
+        ----------
+        Brennan (2001), Generalizability Theory, sections 5.4 and 5.5: conditional standard errors
+        of measurement; here they are those of a level, from the model.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("docsearch")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data, residual="query")
+        >>> res.error_variances()[["n", "variance"]].round(4)
+                     n  variance
+        query
+        keywords  6600    0.0528
+        sentence  6600    0.0644
+        """
+        from vcomp.model.error_variances import (  # deferred for start-up time
+            error_variances,
+            error_variances_of_plan,
+            residual_groups,
+        )
+
+        residual_groups(self._record)  # refuses one
+        facets = self._record.components.facet_names
+        wanted = all_sizes(sizes, n, facets, alpha=alpha, object=object)
+        if not wanted and object is None:
+            return error_variances(self._record, self._source(interval, "keep"), alpha)
+        self._planned_components()  # refuses what has no D-studies
+        components = self._record.components
+        return error_variances_of_plan(self._record, components, object, wanted, alpha, interval)
 
     def varcorr(self) -> pd.DataFrame:
         """Return the components with their standard deviations, as lme4's ``VarCorr``.

@@ -210,8 +210,9 @@ class VarianceComponentsResults(
                     "intervals of predicted effects are from their prediction errors; leave out "
                     "interval="
                 )
-            covariances = self._record.components.covariance_names
-            names = [n for n in self._record.estimate.names if n not in covariances]
+            components = self._record.components
+            effects_of = components.names[: -components.n_residuals]
+            names = [n for n in effects_of if n not in components.covariance_names]
             bars = _bars(self._record)
             name = bars[0][0] if term is None and len(bars) == 1 else _term(names, term)
             check_alpha(alpha)
@@ -383,7 +384,7 @@ def _head(record: FitRecord) -> Any:
     left = [
         f"Variance components by {_METHOD_NAMES[estimate.method]}",
         design.title(),
-        *textwrap.wrap(record.formula, _FORMULA_WIDTH, subsequent_indent="  "),
+        *textwrap.wrap(record.written, _FORMULA_WIDTH, subsequent_indent="  "),
     ]
     right = [f"{display.count(design.n_rows)} scores, {design.cells()}"]
     if not np.isnan(estimate.llf):
@@ -408,8 +409,9 @@ def _components(record: FitRecord, alpha: float, frame: pd.DataFrame) -> Any:
         "std. err.": ["held" if n in held else x for n, x in zip(frame.index, se, strict=True)],
         f"{display.level(alpha)} interval": intervals,
     }
-    if record.components.matrices:
+    if record.components.has_slopes:
         cells["corr."] = display.fixed(record.components.correlations(), significant=3)
+    if record.components.matrices:
         return display.column_table(cells, stubs=list(frame.index), align="r" * len(cells))
     cells["share"] = [display.percent(p / 100.0) for p in frame["percent"]]
     cells[""] = [display.bar(p / 100.0, _BAR) for p in frame["percent"]]
@@ -487,8 +489,8 @@ def _notes(record: FitRecord, found: Limits, source: IntervalSource) -> list[str
     share = "of the total variance" if record.weights is None else record.weights.share
     last = f"Share: {share}."
     if record.components.matrices:
-        last = "Those of covariances are normal."
-    notes.append(f"{what} of components: {'; '.join(how)}. {last}")
+        last = "Those of covariances are normal." if record.components.has_slopes else ""
+    notes.append(f"{what} of components: {'; '.join(how)}. {last}".rstrip())
     methods = [found.interval_method] if found.interval_method else []
     notes += note_on_scores(record.components.response_values, methods)
     return notes
@@ -528,7 +530,7 @@ def _on_standard_errors(estimate: Estimate) -> list[str]:
 
 
 def _term(names: Sequence[str], term: str | None) -> str:
-    terms = list(names[:-1])
+    terms = list(names)
     if term is None and len(terms) == 1:
         return terms[0]
     if term is None:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from vcomp.exceptions import EstimationError, guarded
-from vcomp.inference import Projected, resampling
+from vcomp.inference import Projected, VarianceComponents, resampling
 from vcomp.inference.hypotheses import fixed_intervals
 from vcomp.inference.intervals import (
     LOCAL_INTERVALS,
+    FromComponents,
     IntervalName,
     IntervalSource,
     check_local_interval,
@@ -556,6 +557,10 @@ _OF_FACETS = {
 }
 
 
+POOLED = ("auto", "mls", "log", "wald")
+"""Intervals of components in which several residual variances are pooled."""
+
+
 def source_of(
     record: FitRecord,
     rows: RowAccess | None,
@@ -615,6 +620,34 @@ def source_of(
             return plugged
     check_local_interval(interval, _OTHERS)
     return record.of_components(interval, negative)
+
+
+def pooled_source(
+    record: FitRecord,
+    components: VarianceComponents,
+    interval: IntervalMethod,
+    negative: Projected,
+) -> IntervalSource:
+    """Return the source of intervals of a fit that has several residual variances.
+
+    Parameters
+    ----------
+    record : of the fit
+    components : with the mean of them, or one of them, as the residual
+    interval, negative : as of :func:`source_of`
+
+    Raises
+    ------
+    EstimationError
+        If the interval is not made from components and their covariance matrix.
+    """
+    if interval not in POOLED:
+        raise EstimationError(
+            f"interval={interval!r} is for models with one residual variance; use interval='mls', "
+            "'log' or 'wald'"
+        )
+    fixed = record.estimate.beta, record.estimate.cov_beta
+    return FromComponents(components, "mls" if interval == "auto" else interval, negative, *fixed)
 
 
 def _check_own(replicates: resampling.Replicates, names: tuple[str, ...]) -> None:

@@ -31,7 +31,7 @@ from vcomp.inference.intervals import IntervalSource, wald_interval
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import EffectSolution, Fitted, RowAccess
 from vcomp.model.stored_levels import EffectsWithin, ObjectScores, Within
-from vcomp.model.uncertainty import IntervalMethod, source_of
+from vcomp.model.uncertainty import IntervalMethod, pooled_source, source_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,13 +61,20 @@ class UniverseScores(HasDStudies, Fitted):
             If cells hold several scores and a facet of the formula has the name ``replicate``,
             which a D-study needs for them.
         """
-        record = self._record
+        components = self._record.tables.components
         refuse_blocks(
-            record.tables.components,
-            "a D-study",
+            components,
+            "a D-study" if components.has_slopes else "an error variance that all objects share",
             "universe scores depend on the covariate then: fit intercepts alone, for instance to "
             "the scores at one value",
+            "see res.random_effects, dstudy() and error_variances()",
         )
+        self._check_planned()
+        return components
+
+    def _check_planned(self) -> None:
+        """Refuse known variances, and a facet that has the name of repeated scores."""
+        record = self._record
         refuse_known_variances(
             record.weights,
             "a D-study",
@@ -78,10 +85,26 @@ class UniverseScores(HasDStudies, Fitted):
                 f"the cells hold several scores, which a D-study calls {REPLICATE!r}, and a facet "
                 "of the formula has that name; rename the column for a D-study"
             )
-        return record.tables.components
 
     def _planned_components(self) -> VarianceComponents:
-        return self.components
+        components = self._record.tables.components
+        if components.groups is None or components.has_slopes:
+            return self.components
+        self._check_planned()
+        return components.with_one_residual()  # their mean: the error of an object drawn at random
+
+    def _planned_source(self, interval: IntervalMethod, negative: Projected) -> IntervalSource:
+        components = self._record.tables.components
+        if components.groups is None:
+            return self._source(interval, negative)
+        return pooled_source(self._record, self._planned_components(), interval, negative)
+
+    def _planned_notes(self) -> tuple[str, ...]:
+        groups = self._record.tables.components.groups
+        if groups is None:
+            return ()
+        which = f"the mean of the residual variances of the levels of {groups.written}"
+        return (f"Residual: {which}; error_variances() has the D-study of each.",)
 
     def _components(self) -> VarianceComponents:
         return self._record.tables.components

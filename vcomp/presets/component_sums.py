@@ -160,7 +160,7 @@ def components_of(res: object, function: str) -> VarianceComponents:
         return res.components
     if isinstance(res, VarianceComponentsResults):
         components = record_of(res).components
-        refuse_blocks(components, f"{function}()", "fit intercepts alone")
+        refuse_blocks(components, f"{function}()", "fit intercepts alone", "leave residual= out")
         return components
     raise PlanError(
         f"{function}() needs a result, such as vcomp.fit() returns, or published components of "

@@ -341,12 +341,13 @@ class BlockPoint:
             inner = self._squares_by_lead(self.equations.lead)
         else:
             inner = self.factor.inverse.squares([part.direction for part in parts[first:]])
-        if self.reml and self._border.shape[1]:
+        if self.reml and self._border.shape[1] and len(inner):
             J, n = len(inner), self.equations.n_effects
             moved = np.ascontiguousarray(self._moved[first:, :n], dtype=float)
-            solved = self.factor.solve(np.concatenate([*moved], axis=1)).reshape(n, J, -1)
-            weighted = (moved @ self.fixed.inverse()).reshape(J, -1)
-            inner += 2.0 * weighted @ solved.swapaxes(0, 1).reshape(J, -1).T
+            p = self._border.shape[1]
+            solved = self.factor.solve(np.concatenate([*moved], axis=1)).reshape(n, J, p)
+            weighted = (moved @ self.fixed.inverse()).reshape(J, n * p)
+            inner += 2.0 * weighted @ solved.swapaxes(0, 1).reshape(J, n * p).T
             both = self._fixed_parts[first:] @ self.fixed.inverse()
             inner += np.tensordot(both, both.swapaxes(1, 2), ((1, 2), (1, 2)))
         if not alone:

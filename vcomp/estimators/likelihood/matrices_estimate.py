@@ -11,7 +11,10 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Certificate, Estimate, FixedErrors
 from vcomp.estimators.likelihood.cone import ConeMaximum, covariance_in_cone
-from vcomp.estimators.likelihood.matrices_likelihood import MatricesLikelihood
+from vcomp.estimators.likelihood.matrices_likelihood import (
+    MatricesLikelihood,
+    VanishedResidualError,
+)
 from vcomp.exceptions import DesignError, EstimationError
 from vcomp.statistics import Statistics
 
@@ -78,8 +81,7 @@ def estimate_matrices(
     tol = 1e-9 if options.tol is None else float(options.tol)
     start = _start(likelihood)
     _check_distinct(likelihood, start, names)
-    end = likelihood.maximum(start, int(options.max_iter), tol)
-    _check_residuals(likelihood, end, names)
+    end = _maximum(likelihood, start, names, int(options.max_iter), tol)
     values = likelihood.components(end.S)
     covariances: dict[str, FloatArray] = {
         kind: covariance_in_cone(likelihood, end, kind, likelihood.back)
@@ -127,34 +129,38 @@ def _check_options(stats: Statistics, options: ClimbOptions) -> None:
         )
 
 
-def _check_residuals(
-    likelihood: MatricesLikelihood, end: ConeMaximum, names: tuple[str, ...]
-) -> None:
-    """Refuse residual variances that went to zero."""
-    residuals = likelihood.residuals_of(end.S)
-    total = float(np.trace(end.S[:-1], axis1=1, axis2=2).sum()) + float(residuals.mean())
-    if residuals.min() > _NO_RESIDUAL * total:
-        return
-    if residuals.size == 1:
+def _maximum(
+    likelihood: MatricesLikelihood,
+    start: FloatArray,
+    names: tuple[str, ...],
+    max_iter: int,
+    tol: float,
+) -> ConeMaximum:
+    """Return the maximum, at which all residual variances are above zero."""
+    try:
+        end = likelihood.maximum(start, max_iter, tol)
+    except VanishedResidualError as error:
+        name = names[error.group - likelihood.n_residuals]
+        n = likelihood.equations.sums.groups[error.group].n
+        raise EstimationError(
+            f"{name} goes to zero: the random and fixed effects reproduce the {n} scores of that "
+            "level, and the likelihood rises until no residual variance is left; join the level "
+            "with another one, leave out a term, or leave residual= out",
+            term=name,
+        ) from None
+    alone = likelihood.n_residuals == 1
+    if alone and end.S[-1, 0, 0] <= _NO_RESIDUAL * np.trace(end.S, axis1=1, axis2=2).sum():
         raise EstimationError(
             "the random and fixed effects reproduce the response exactly: the residual variance "
             "is zero, and the likelihood has no maximum; leave out a slope or a term"
         )
-    least = int(np.argmin(residuals))
-    name = names[least - residuals.size]
-    n = likelihood.equations.sums.groups[least].n
-    raise EstimationError(
-        f"{name} goes to zero: the random and fixed effects reproduce the {n} scores of that "
-        "level, and the likelihood has no maximum with a residual variance there; join the level "
-        "with another one, leave out a term, or leave residual= out",
-        term=name,
-    )
+    return end
 
 
 def _start(likelihood: MatricesLikelihood) -> FloatArray:
     """Return matrices to start from: half of the variance is residual, the rest is shared."""
     k = sum(len(term) for term in likelihood.terms)
-    start = np.where(likelihood.linked, 0.5 / k * np.eye(likelihood.linked.shape[1]), 0.0)
+    start = np.where(likelihood.linked, 0.5 / max(k, 1) * np.eye(likelihood.linked.shape[1]), 0.0)
     np.fill_diagonal(start[-1], np.where(np.diagonal(likelihood.linked[-1]), 0.5, 0.0))
     return start
 

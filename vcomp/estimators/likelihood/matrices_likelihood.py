@@ -38,6 +38,29 @@ _ROTATED = 1e6
 inverse is then lost from neither."""
 
 
+_LEAST_RESIDUAL = 1e-8
+"""Smallest of several residual variances at which the likelihood is computed, for scores of
+standard deviation 1. Below it rounding errors of the forms, divided by the variance, are digits
+of the likelihood that count."""
+
+_VANISHED = 1e-6
+"""One of several residual variances that is smaller, and where the likelihood rises as it falls,
+has gone to zero."""
+
+
+class VanishedResidualError(np.linalg.LinAlgError):
+    """One of several residual variances went to zero.
+
+    Attributes
+    ----------
+    group : its number
+    """
+
+    def __init__(self, group: int) -> None:
+        super().__init__("a residual variance went to zero")
+        self.group = group
+
+
 class _MatricesPoint:
     """The likelihood at one value of the matrices, on the scale of the data.
 
@@ -249,7 +272,7 @@ class MatricesLikelihood(LastPoint[_MatricesPoint]):
     @cached_property
     def linked(self) -> BoolArray:
         """(k + 1, q, q) which elements there are, the residuals last."""
-        widest = max(self.n_residuals, *(len(term) for term in self.terms))
+        widest = max([self.n_residuals, *(len(term) for term in self.terms)])
         linked = np.zeros((len(self.terms) + 1, widest, widest), dtype=bool)
         for t, term in enumerate(self.terms):
             linked[t, : len(term), : len(term)] = True
@@ -327,7 +350,8 @@ class MatricesLikelihood(LastPoint[_MatricesPoint]):
 
     def loglike(self, S: FloatArray) -> float:
         """Return the log-likelihood; −∞ if it cannot be computed."""
-        if not (self.residuals_of(S) > 0.0).all():
+        least = _LEAST_RESIDUAL if self.n_residuals > 1 else 0.0
+        if not (self.residuals_of(S) > least).all():
             return -np.inf
         try:
             return self.at(S).loglike()
@@ -335,12 +359,22 @@ class MatricesLikelihood(LastPoint[_MatricesPoint]):
             return -np.inf
 
     def gradient(self, S: FloatArray) -> FloatArray:
-        """Return G of dℓ = Σ tr(G_t dS_t), (k + 1, q, q)."""
+        """Return G of dℓ = Σ tr(G_t dS_t), (k + 1, q, q).
+
+        Raises
+        ------
+        VanishedResidualError
+            If one of several residual variances goes to zero.
+        """
         point, found = self.at(S), np.zeros(self.linked.shape)
         for t, G in enumerate(point.gradients()):
             found[t, : len(G), : len(G)] = G
         r = self.n_residuals
-        np.fill_diagonal(found[-1, :r, :r], point.residual_slopes())
+        slopes = point.residual_slopes()
+        gone = (self.residuals_of(S) < _VANISHED) & (slopes < 0.0)
+        if r > 1 and gone.any():
+            raise VanishedResidualError(int(np.argmax(gone)))
+        np.fill_diagonal(found[-1, :r, :r], slopes)
         return self.unit * found
 
     def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
@@ -351,15 +385,6 @@ class MatricesLikelihood(LastPoint[_MatricesPoint]):
     def curvature(self, S: FloatArray) -> FloatArray:
         """Return the observed information."""
         return self.information(S, "observed")
-
-    def loglike_alone(self) -> float:
-        """Return the log-likelihood of a residual alone, at its maximum."""
-        p = self.products.n_fixed
-        df = self.n - p * self.reml
-        value = df * (np.log(2.0 * np.pi * self.rss / df) + 1.0) - self.products.log_weights
-        if self.reml and p:
-            value += float(np.linalg.slogdet(self.products.XX)[1])
-        return -0.5 * float(value)
 
     # By components in their order ---------------------------------------------------------------
 

@@ -1,5 +1,4 @@
 from .component import ComponentFit as ComponentFit
-from .component import HypothesisTest as HypothesisTest
 from .component import Simulation as Simulation
 from .component import TestName as TestName
 from .component import component_test as component_test
@@ -13,6 +12,7 @@ from .fixed_effects import fixed_errors_of as fixed_errors_of
 from .fixed_effects import fixed_level_variances as fixed_level_variances
 from .fixed_effects import t_interval as t_interval
 from .fixed_effects import t_tests as t_tests
+from .matrix_tests import HypothesisTest as HypothesisTest
 from .model_comparison import ComparedFit as ComparedFit
 from .model_comparison import Comparison as Comparison
 from .model_comparison import ModelComparison as ModelComparison

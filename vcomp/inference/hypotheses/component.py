@@ -13,7 +13,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp.estimators import Estimate, get_estimator
-from vcomp.estimators.likelihood import LikelihoodEngine, MatricesLikelihood, choose_engine
+from vcomp.estimators.likelihood import LikelihoodEngine, choose_engine
 from vcomp.estimators.quadratic import AnovaTable, orthogonal_table
 from vcomp.exceptions import DataError, EstimationError, did_you_mean
 from vcomp.formula import RESIDUAL
@@ -28,52 +28,15 @@ from vcomp.inference.hypotheses.component_tests import (
     simulated_p,
     synthesised_ratio,
 )
-from vcomp.inference.hypotheses.model_comparison import likelihood_ratio, mixture_tail
+from vcomp.inference.hypotheses.matrix_tests import (
+    HypothesisTest,
+    effect_test,
+    residuals_test,
+    restricted,
+)
 from vcomp.inference.quantities import VarianceComponents
 from vcomp.numerics import check_count, solve_positive
 from vcomp.statistics import Statistics
-
-
-@dataclass(frozen=True, slots=True)
-class HypothesisTest(display.PrintsAsSentence):
-    """The outcome of one test; it prints as a sentence.
-
-    Attributes
-    ----------
-    term : the tested component, or contrasts of fixed effects
-    test : name of the test in words
-    symbol : of the statistic, such as ``"F"``
-    statistic : its value
-    distribution : null distribution in words: ``"F(5, 24)"``, ``"½χ²₀ + ½χ²₁"``
-    df : degrees of freedom: two for F, one for χ², those of the parts of a mixture
-    p_value : probability of a statistic as large or larger under the hypothesis
-    estimate : of the component, nan for contrasts of several rows
-    p_error : Monte Carlo standard error of the p-value, 0 without simulation
-    exact : whether the distribution is exact under normality, for any sample size
-    notes : sentences on the choice of the test and its assumptions
-    """
-
-    term: str
-    test: str
-    symbol: str
-    statistic: float
-    distribution: str
-    df: tuple[float, ...]
-    p_value: float
-    estimate: float
-    p_error: float = 0.0
-    exact: bool = False
-    notes: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        p = display.p_value(self.p_value)
-        if self.p_error > 0.0:
-            p += f" ± {display.number(self.p_error, 2)} (Monte Carlo)"
-        first = (
-            f"{self.term}: {self.symbol} = {display.number(self.statistic)}, {p}; {self.test}, "
-            f"{self.distribution}."
-        )
-        return "\n".join([first, *self.notes])
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +207,8 @@ def component_test(
         )
     if fit.stats is not None and fit.stats.blocks is not None:
         if term == RESIDUAL:
-            return _of_residuals(fit.stats, fit.estimate, test)
-        return _of_slope(fit.stats, fit.estimate, term, test)
+            return residuals_test(fit.stats, fit.estimate, test)
+        return effect_test(fit.stats, fit.estimate, term, test)
     if test == "auto":
         return _auto(fit, term, simulation, limits)
     if test == "f":
@@ -412,100 +375,6 @@ def _by_likelihood(
     return _simulated(fit.stats, estimate, term, null, simulation)
 
 
-def _of_slope(stats: Statistics, estimate: Estimate, term: str, test: str) -> HypothesisTest:
-    """Return the likelihood-ratio test of a variance of a model of covariance matrices.
-
-    Without the effect its covariances are zero as well (Stram & Lee 1994, Biometrics 50,
-    1171-1177).
-    """
-    assert stats.blocks is not None
-    _check_ratio(test, term, slopes=stats.blocks.has_slopes)
-    at = estimate.names.index(term)
-    own = next(m for m in stats.blocks.matrices for row in m.places if at in row)
-    variances = [row[i] for i, row in enumerate(own.places)]
-    if at not in variances:
-        raise EstimationError(
-            f"{term!r} is a covariance: fit the model with || in place of | as well, and "
-            "compare() the two",
-            term=term,
-        )
-    if own.effects[variances.index(at)] == "(Intercept)" and len(variances) > 1:
-        raise EstimationError(
-            f"σ²({term}) is the variance where the slopes' columns are 0, and has no test next to "
-            f"slopes: test {', '.join(estimate.names[v] for v in variances if v != at)}",
-            term=term,
-        )
-    c = len(variances) - 1
-    if len(stats.blocks.terms) == 1 and not c and stats.blocks.n_residuals == 1:
-        smallest = MatricesLikelihood(stats, reml=estimate.method == "reml").loglike_alone()
-        statistic = max(0.0, 2.0 * (estimate.llf - smallest))
-    else:
-        smaller, left = stats.cells.without_effect(at)
-        names = tuple(estimate.names[i] for i in left)
-        statistic = _ratio_without(
-            Statistics.from_rows(smaller, None),
-            estimate,
-            (*names, *estimate.names[-stats.blocks.n_residuals :]),
-            term,
-        )
-    notes = ["Without a slope its covariances are zero as well."] if c else []
-    return HypothesisTest(
-        term=term,
-        test=f"{_restricted(estimate)}likelihood ratio test",
-        symbol="LR",
-        statistic=statistic,
-        distribution=f"½χ²{_below(c)} + ½χ²{_below(c + 1)} in large samples",
-        df=(float(c), float(c + 1)),
-        p_value=mixture_tail(np.array([0.5, 0.5]), np.array([c, c + 1.0]), statistic),
-        estimate=_value(estimate, term),
-        notes=tuple(notes),
-    )
-
-
-def _of_residuals(stats: Statistics, estimate: Estimate, test: str) -> HypothesisTest:
-    """Return the likelihood-ratio test of equal residual variances."""
-    assert stats.blocks is not None
-    _check_ratio(test, RESIDUAL, slopes=False)
-    r = stats.blocks.n_residuals
-    equal = Statistics.from_rows(stats.cells.with_one_residual(), None)
-    statistic = _ratio_without(equal, estimate, (*estimate.names[:-r], RESIDUAL), RESIDUAL)
-    return HypothesisTest(
-        term=RESIDUAL,
-        test=f"{_restricted(estimate)}likelihood ratio test of equal residual variances",
-        symbol="LR",
-        statistic=statistic,
-        distribution=f"χ²{_below(r - 1)} in large samples",
-        df=(float(r - 1),),
-        p_value=mixture_tail(np.ones(1), np.array([r - 1.0]), statistic),
-        estimate=float(np.mean(estimate.values[-r:])),
-    )
-
-
-def _check_ratio(test: str, term: str, *, slopes: bool) -> None:
-    if test not in ("auto", "lrt"):
-        what = "without random slopes" if slopes else "with one residual variance"
-        raise EstimationError(f"test={test!r} is for models {what}; use test='lrt'", term=term)
-
-
-def _ratio_without(
-    smaller: Statistics, estimate: Estimate, names: tuple[str, ...], term: str
-) -> float:
-    """Return the likelihood ratio to the model of the statistics `smaller`."""
-    null = get_estimator(estimate.method).estimate(smaller, names)
-    if not (null.converged and estimate.converged):
-        raise EstimationError(
-            f"a likelihood ratio compares maxima: with {term!r} {estimate.status} Without it "
-            f"{null.status}",
-            term=term,
-        )
-    return max(0.0, likelihood_ratio(estimate, null, smaller.n))
-
-
-def _below(n: int) -> str:
-    """Return a number as a subscript."""
-    return str(n).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
-
-
 def _limiting(estimate: Estimate, term: str, null: NullFit) -> HypothesisTest:
     notes = []
     if null.at_bound:
@@ -522,7 +391,7 @@ def _limiting(estimate: Estimate, term: str, null: NullFit) -> HypothesisTest:
         )
     return HypothesisTest(
         term=term,
-        test=f"{_restricted(estimate)}likelihood ratio test",
+        test=f"{restricted(estimate)}likelihood ratio test",
         symbol="LR",
         statistic=null.statistic,
         distribution="½χ²₀ + ½χ²₁ in large samples",
@@ -544,7 +413,7 @@ def _simulated(
         notes.append(f"{simulation.n - found.n} of the drawn data sets could not be fitted.")
     return HypothesisTest(
         term=term,
-        test=f"simulated {_restricted(estimate)}likelihood ratio test",
+        test=f"simulated {restricted(estimate)}likelihood ratio test",
         symbol="LR",
         statistic=null.statistic,
         distribution=f"{found.n:,} data sets drawn at the fit without it",
@@ -613,10 +482,6 @@ def _check_term(estimate: Estimate, term: Any, n_residuals: int) -> None:
 
 def _value(estimate: Estimate, term: str) -> float:
     return float(estimate.values[estimate.names.index(term)])
-
-
-def _restricted(estimate: Estimate) -> str:
-    return "restricted " if estimate.method == "reml" else ""
 
 
 def _noted(outcome: HypothesisTest, note: str) -> HypothesisTest:

@@ -38,7 +38,7 @@ from vcomp.statistics import Statistics
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.inference.hypotheses.component import HypothesisTest
+    from vcomp.inference.hypotheses.matrix_tests import HypothesisTest
 
 DegreesOfFreedom: TypeAlias = Literal["satterthwaite", "kenward-roger", "normal"]
 _DDF: tuple[DegreesOfFreedom, ...] = get_args(DegreesOfFreedom)
@@ -196,7 +196,7 @@ class FixedFit:
         notes : further sentences
         """
         # Deferred for start-up time: it imports the refits of simulated tests.
-        from vcomp.inference.hypotheses.component import HypothesisTest
+        from vcomp.inference.hypotheses.matrix_tests import HypothesisTest
 
         return HypothesisTest(
             term=term,

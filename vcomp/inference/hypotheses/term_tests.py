@@ -24,7 +24,7 @@ from vcomp.statistics import Statistics
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.inference.hypotheses.component import HypothesisTest
+    from vcomp.inference.hypotheses.matrix_tests import HypothesisTest
 
 
 TypeOfTest: TypeAlias = Literal[1, 2, 3]
