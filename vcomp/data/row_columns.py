@@ -41,14 +41,14 @@ class WeightsOfRows:
 
     @property
     def share(self) -> str:
-        """What the shares of components are shares of."""
+        """The whole of which components have shares, in words."""
         if self.of_known_variances:
             return "of the variance that the known variances leave"
         return "of the variance of a score of weight 1"
 
     @property
     def residual(self) -> str:
-        """What the residual variance is that of."""
+        """Sentence on the weights and the residual variance, without its full stop."""
         where = repr(self.column) if self.column else "an array"
         if self.of_known_variances:
             return f"scores have known variances, {where}; the residual is their unit, 1"

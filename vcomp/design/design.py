@@ -275,7 +275,7 @@ class Chunk:
 
     @property
     def multiplicity(self) -> FloatArray | None:
-        """What each row is multiplied by in sums: its scores or its weight; None for ones."""
+        """Factor of each row in sums: its number of scores or its weight; None for ones."""
         return self.counts if self.weights is None else self.weights
 
     @property
