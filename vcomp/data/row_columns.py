@@ -41,7 +41,7 @@ class WeightsOfRows:
 
     @property
     def share(self) -> str:
-        """The whole of which components have shares, in words."""
+        """Name of the total variance in notes on shares."""
         if self.of_known_variances:
             return "of the variance that the known variances leave"
         return "of the variance of a score of weight 1"
