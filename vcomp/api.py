@@ -143,7 +143,8 @@ def gstudy(
     response : the column of the scores, or an expression of Python
     facets : columns by the letters of the design, ``{"p": "person"}``. The result, and D-studies
         of it, speak of these facets by their letters
-    method, weights, frequency, known_variance, offset : as in :func:`fit`
+    method, weights, frequency, known_variance, offset : as in :func:`fit`; known variances are
+        refused, as the residual holds the highest interaction
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
     stream, progress : as in :func:`fit`. Which effects the data distinguish is then found from the
         cells, the combinations of levels that occur

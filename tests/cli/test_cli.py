@@ -84,6 +84,20 @@ def test_options_of_a_method(scores):
     assert "σ²(a) is held at 0.5" in given.stdout
 
 
+def test_fits_with_columns_of_rows(tmp_path):
+    path = tmp_path / "rows.csv"
+    frame = pd.DataFrame({"y": [1, 2, 3.5, 2.5, 0.5, 1.9], "g": list("aabbcc")})
+    frame = frame.assign(n=[2, 3, 1, 4, 2, 5], o=[0.5, 0.1, 0.3, 0.9, 0.2, 0.4])
+    frame.to_csv(path, index=False)
+    for options, known in [
+        (("--weights", "n", "--offset", "o"), {"weights": "n", "offset": "o"}),
+        (("--frequency", "n"), {"frequency": "n"}),
+        (("--known-variance", "o"), {"known_variance": "o"}),
+    ]:
+        done = run("fit", "y ~ (1|g)", str(path), *options)
+        assert str(vcomp.fit("y ~ (1|g)", frame, **known).summary()) in done.stdout
+
+
 def test_refit_without_negative_terms(tmp_path):
     path = tmp_path / "scores.csv"
     pairs = [("a", 1), ("a", 3), ("b", 1.5), ("b", 2.5)]

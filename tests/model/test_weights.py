@@ -229,6 +229,14 @@ def test_gstudies_have_weights():
     assert 0.0 < res.dstudy("a x b", b=5).table["Erho2"].iloc[0] < 1.0
 
 
+def test_gstudies_of_known_variances_or_in_batches_are_refused():
+    with pytest.raises(vcomp.DataError, match="fit a formula that has a term for it"):
+        vcomp.gstudy("a x b", DATA, "y", known_variance="v")
+    vcomp.fit("y ~ (1|a*b)", DATA, known_variance="v")
+    with pytest.raises(vcomp.DataError, match="stream=False"):
+        vcomp.gstudy("a x b", DATA, "y", stream=True, weights="w")
+
+
 def test_equal_known_variances_are_a_held_residual():
     res = vcomp.fit(MODEL, DATA, hold={"Residual": 0.25})
     other = vcomp.fit(MODEL, DATA, known_variance=np.full(N, 0.25))

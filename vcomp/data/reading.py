@@ -132,11 +132,12 @@ class Reading:
         Raises
         ------
         DataError
-            If a bar was requested for one.
+            If a bar was requested for one; or weights, or arrays of numbers of rows.
         """
         if not hasattr(data, "__dask_graph__"):
             return False
         check_progress(self.progress, on_dask=True)
+        self.row_columns.check_in_parts("on Dask")
         return True
 
     def in_batches(self, source: Source, n_columns: int) -> bool:
@@ -149,14 +150,16 @@ class Reading:
         Raises
         ------
         DataError
-            If batches were requested, and the source can be read only once.
+            If batches were requested, and the source can be read only once; or if rows that are
+            read in batches have weights, or arrays of numbers.
         """
         if self.stream and not source.is_repeatable:
             raise source.one_pass_only()
-        if self.stream is not None:
-            return self.stream
-        n_rows = source.rows_to_come()
-        return n_rows > 0.0 and self.is_large(_bytes_of_rows(n_rows, n_columns))
+        n_rows = source.rows_to_come() if self.stream is None else 0.0
+        found = n_rows > 0.0 and self.is_large(_bytes_of_rows(n_rows, n_columns))
+        if self.stream or found:
+            self.row_columns.check_in_parts("read in batches")
+        return bool(self.stream or found)
 
     def is_large(self, n_bytes: float) -> bool:
         """Return whether something takes more than `large_share` of the free memory."""

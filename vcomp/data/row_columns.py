@@ -113,13 +113,8 @@ class RowColumns:
         """The option by which variances of scores differ; empty if they are alike."""
         return next((o for o, _ in self._given() if o in ("weights", "known_variance")), "")
 
-    @property
-    def first(self) -> str:
-        """The first option that is given."""
-        return next((option for option, _ in self._given()), "")
-
-    def without_arrays(self, how: str) -> Self:
-        """Return the columns, after refusing arrays and weights.
+    def check_in_parts(self, how: str) -> None:
+        """Refuse weights, and arrays, of rows that are read in parts.
 
         Parameters
         ----------
@@ -140,7 +135,6 @@ class RowColumns:
                     f"{option}= is an array, and the rows are {how}: make it a column of the "
                     f"data, and pass its name, {option}='x'"
                 )
-        return self
 
     def joined(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, Self]:
         """Return a frame with arrays as columns, and these options as names of columns.

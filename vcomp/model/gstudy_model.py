@@ -481,6 +481,11 @@ def claimed_model(
     VcompWarning
         If the data confound effects of the design.
     """
+    if reading.row_columns.known_variance is not None:
+        raise DataError(
+            "gstudy() leaves the highest interaction to the residual, which known_variance= "
+            "replaces: fit a formula that has a term for it"
+        )
     on_dask = reading.is_on_dask(data)
     claim = read_claim(design, response, facets, partial(_opened, data, on_dask=on_dask))
     if on_dask:

@@ -88,7 +88,6 @@ def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
     """
     begun = perf_counter()
     if reading.is_on_dask(data):
-        reading.row_columns.without_arrays("on Dask")
         summed = finish(batches.gather_on_dask(formula, data, reading, collapse=True), reading)
         return replace(
             summed,
@@ -103,7 +102,6 @@ def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
         summed = sum_rows(formula, rows, reading)
         return replace(summed, seconds={"read": read, **summed.seconds})
     decided = perf_counter()
-    reading.row_columns.without_arrays("read in batches")
     summed = finish(batches.gather(formula, source, reading, collapse=True), reading)
     seconds = {"read": decided - begun, "gather": perf_counter() - decided}
     again = partial(batches.Batches, formula, source)
