@@ -147,6 +147,20 @@ def test_equal_variances_have_the_likelihood_of_one(model, equal):
     assert model.loglike([*v[:2], *[v[2]] * 5]) == pytest.approx(equal.llf, rel=1e-13)
 
 
+def test_weights_divide_the_variance_of_their_group():
+    w = np.arange(1.0, 1.0 + len(DATA)) % 4 + 0.5
+    model = vcomp.VarianceComponentsModel(FORMULA, DATA.assign(w=w), residual="sys", weights="w")
+    parts, X, y = _parts()
+    cov = sum(x * part for x, part in zip(V[:2], parts[:2], strict=True))
+    cov = cov + sum(x * part / w for x, part in zip(V[2:], parts[2:], strict=True))
+    W = np.linalg.inv(cov)
+    fixed = X.T @ W @ X
+    r = y - X @ np.linalg.solve(fixed, X.T @ W @ y)
+    deviance = np.linalg.slogdet(cov)[1] + np.linalg.slogdet(fixed)[1] + r @ W @ r
+    value = -0.5 * (deviance + (y.size - 2) * np.log(2.0 * np.pi))
+    assert model.loglike(V) == pytest.approx(value, rel=1e-12)
+
+
 def test_with_slopes_the_likelihood_is_that_of_dense_matrices():
     res = vcomp.fit("y ~ x + (x|topic) + (1|sys)", DATA, residual="half")
     v = res.vcomp

@@ -70,12 +70,12 @@ def residual_groups(record: FitRecord) -> ResidualGroups:
     return groups
 
 
-def _index(facets: Sequence[str], levels: Sequence[tuple[str, ...]]) -> pd.Index:
+def _index(facets: tuple[str, ...], levels: Sequence[tuple[str, ...]]) -> pd.Index:
     import pandas as pd
 
     if len(facets) == 1:
         return pd.Index([level for (level,) in levels], name=facets[0])
-    return pd.MultiIndex.from_tuples(levels, names=facets)
+    return pd.MultiIndex.from_tuples(levels, names=list(facets))
 
 
 def error_variances_of_plan(
