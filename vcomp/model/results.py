@@ -4,9 +4,9 @@ Its public interface is in files by subject: :mod:`~vcomp.model.estimates`,
 :mod:`~vcomp.model.uncertainty` (intervals, resampling), :mod:`~vcomp.model.hypothesis_tests`,
 :mod:`~vcomp.model.model_tables` (tests of terms, marginal means),
 :mod:`~vcomp.model.universe_scores` (with D-studies), :mod:`~vcomp.model.ranked_fit`,
-:mod:`~vcomp.model.prediction`, :mod:`~vcomp.model.row_access` (predicted effects, simulation) and
-this one (tables, pictures, the diagnosis of assumptions, storage). The methods use the record of
-the fit (:class:`~vcomp.model.record.FitRecord`), its rows
+:mod:`~vcomp.model.prediction` (with the influence of levels), :mod:`~vcomp.model.row_access`
+(predicted effects, simulation) and this one (tables, pictures, the diagnosis of assumptions,
+storage). The methods use the record of the fit (:class:`~vcomp.model.record.FitRecord`), its rows
 (:class:`~vcomp.model.row_access.RowAccess`) or both.
 """
 
@@ -241,7 +241,10 @@ class VarianceComponentsResults(
 
         Normality and outliers of predicted effects and of residuals; equal residual variances of
         the levels of every facet; and of every two crossed facets additivity, and correlations
-        of the residuals of a facet's levels with the effects of the other and with each other.
+        of the residuals of a facet's levels with the effects of the other and with each other,
+        and outlying cells. With random slopes the effects of every bar are tested. Without, the
+        slopes of numerical covariates that vary within the levels of a term are, where a fit with
+        them takes little time.
 
         Parameters
         ----------
@@ -253,16 +256,17 @@ class VarianceComponentsResults(
         Returns
         -------
         Diagnosis
-            with ``table``, ``verdicts``, ``outliers``, ``variances(facet)``, ``correlations()``,
-            ``summary()`` and ``plot()``
+            with ``table``, ``verdicts``, ``outliers``, ``outlying_scores``, ``variances(facet)``,
+            ``correlations()``, ``summary()`` and ``plot()``
 
         Raises
         ------
         DataError
-            If the rows are not kept, or the result was loaded without them.
+            If the rows are not kept, or have weights, or the result was loaded without them.
         EstimationError
-            If there is no random term, the residual is estimated at zero, `rng` is neither a seed
-            nor a generator, or the diagnosis would not fit into memory.
+            If there is no random term, or there are several residual variances, or the residual
+            is estimated at zero; if `rng` is neither a seed nor a generator, or the diagnosis
+            would not fit into memory.
         PlanError
             If `object` is not a facet, or `n` is less than 19.
 

@@ -33,12 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from vcomp.design import LevelGroups
-    from vcomp.inference.resampling import (
-        BootstrapType,
-        Jackknife,
-        LevelInfluence,
-        Replicates,
-    )
+    from vcomp.inference.resampling import BootstrapType, Jackknife, Replicates
     from vcomp.model.model_checks import CrossCheck
     from vcomp.model.profiling import Profile
 
@@ -480,65 +475,6 @@ class Uncertainty(Estimates):
         return resampling.jackknife(
             self._row_access.generating(),
             self._row_access.data.design,
-            facet,
-            workers=workers,
-            progress=progress,
-        )
-
-    @guarded
-    def influence(
-        self, facet: str, *, workers: int = 1, progress: bool | None = None
-    ) -> LevelInfluence:
-        """Return what leaving out each level of a facet does to the estimates.
-
-        The fit is repeated without the scores of each level, by the method of the fit. Levels of a
-        nested facet are those within each combination of levels of the facets that it is nested
-        in.
-
-        Parameters
-        ----------
-        facet : such as ``"topic"``
-        workers : number of threads
-        progress : whether to show a bar; None shows one if stderr is a terminal
-
-        Returns
-        -------
-        LevelInfluence
-            with ``table``, ``cooks_distance``, ``dfbeta``, ``fixed_effects``, ``components``,
-            ``relative_changes``, ``summary()`` and ``plot()``
-
-        Raises
-        ------
-        EstimationError
-            If the facet is not one of the random part, or has fewer than three levels (a nested
-            one fewer than two in every group); or if no fit without a level succeeded.
-        DataError
-            If the rows are not kept, or the result was loaded without them.
-
-        Warns
-        -----
-        VcompWarning
-            If the model cannot be fitted without some level, for instance the only one with a
-            level of a factor: its row is nan.
-
-        References
-        ----------
-        Demidenko and Stukel (2005), Influence analysis for linear mixed-effects models, Statistics
-        in Medicine 24; Nieuwenhuis, te Grotenhuis and Pelzer (2012), influence.ME, R Journal 4(2).
-
-        Examples
-        --------
-        >>> import vcomp
-        >>> data = vcomp.datasets.load("bodoff2007_alpha")
-        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
-        >>> res.influence("topic").cooks_distance.round(3).tolist()
-        [0.342, 0.134, 0.048]
-        """
-        access = self._row_access
-        return resampling.level_influence(
-            access.generating(),
-            access.data.design,
-            access.estimate.cov_beta,
             facet,
             workers=workers,
             progress=progress,
