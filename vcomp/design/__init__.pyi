@@ -2,6 +2,7 @@ from .design import Chunk as Chunk
 from .design import Design as Design
 from .design import Facet as Facet
 from .design import LevelGroups as LevelGroups
+from .design import ResidualLevels as ResidualLevels
 from .design import TermDesign as TermDesign
 from .design import codes_of_facet as codes_of_facet
 from .design import group_codes as group_codes
@@ -22,5 +23,4 @@ from .learning import find_facets as find_facets
 from .learning import find_terms as find_terms
 from .learning import learn as learn
 from .learning import make_design as make_design
-from .residual_levels import ResidualLevels as ResidualLevels
 from .structure import Structure as Structure

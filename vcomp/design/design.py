@@ -18,14 +18,12 @@ from vcomp.design.effect_columns import CovarianceBlocks
 from vcomp.design.grid import Grid, PartialGrid, find_combinations
 from vcomp.design.structure import Structure
 from vcomp.exceptions import DataError, did_you_mean
-from vcomp.formula import FixedPart, Formula, OmittedColumns
+from vcomp.formula import FixedPart, Formula, OmittedColumns, ResidualGroups
 from vcomp.markup import encodable
 from vcomp.numerics import MixedColumns, congruent
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from vcomp.design.residual_levels import ResidualLevels
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +94,37 @@ class TermDesign:
             joined[(groups < 0) | (codes[facet] < 0)] = -1
             groups = joined.astype(np.int32) if keys is None else find_combinations(keys, joined)
         return np.ascontiguousarray(groups, dtype=np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualLevels:
+    """How combinations of levels become groups of rows with a residual variance each.
+
+    Attributes
+    ----------
+    facets : the columns with their levels
+    term : the combinations that occur
+    groups : names of the groups, and numbers of their rows
+    """
+
+    facets: tuple[Facet, ...]
+    term: TermDesign
+    groups: ResidualGroups
+
+    @property
+    def size(self) -> int:
+        """Number of groups."""
+        return self.term.size
+
+    def codes(self, columns: Mapping[str, pd.Series]) -> IntArray:
+        """Return the group of each row, (n,), −1 where it is not known.
+
+        Parameters
+        ----------
+        columns : with those of the groups
+        """
+        codes = [facet.codes(columns[facet.name]) for facet in self.facets]
+        return self.term.groups(codes, tuple(facet.size for facet in self.facets))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,52 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import numpy as np
 
-from vcomp._typing import IntArray, LongArray
+from vcomp._typing import LongArray
 from vcomp.data import Rows, plain_label
-from vcomp.design.design import Facet, TermDesign
+from vcomp.design.design import Facet, ResidualLevels, TermDesign
 from vcomp.design.grid import number_combinations
 from vcomp.exceptions import DesignError
 from vcomp.formula import RESIDUAL, ResidualGroups
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-@dataclass(frozen=True, slots=True)
-class ResidualLevels:
-    """How combinations of levels become groups of rows with a residual variance each.
-
-    Attributes
-    ----------
-    facets : the columns with their levels
-    term : the combinations that occur
-    groups : names of the groups, and numbers of their rows
-    """
-
-    facets: tuple[Facet, ...]
-    term: TermDesign
-    groups: ResidualGroups
-
-    @property
-    def size(self) -> int:
-        """Number of groups."""
-        return self.term.size
-
-    def codes(self, columns: Mapping[str, pd.Series]) -> IntArray:
-        """Return the group of each row, (n,), −1 where it is not known.
-
-        Parameters
-        ----------
-        columns : with those of the groups
-        """
-        codes = [facet.codes(columns[facet.name]) for facet in self.facets]
-        return self.term.groups(codes, tuple(facet.size for facet in self.facets))
 
 
 def learn_residual(groups: ResidualGroups, rows: Rows) -> ResidualLevels:
