@@ -17,14 +17,13 @@ from tests.helpers.multivariate_scores import (
     vector,
 )
 from vcomp.estimators.likelihood import elements
-from vcomp.estimators.likelihood.cone import (
-    _bends,
-    _ConeSearch,
-    _decrement,
-    _null_space,
-    _updated,
-    _without_rotations,
-    maximise_in_cone,
+from vcomp.estimators.likelihood.cone import ConeSearch, maximise_in_cone
+from vcomp.estimators.likelihood.cone_parts import (
+    bends_of,
+    newton_decrement,
+    null_space,
+    updated_information,
+    without_rotations,
 )
 from vcomp.multivariate.mixed_equations import EquationsLikelihood
 from vcomp.multivariate.strata_covariances import (
@@ -168,12 +167,12 @@ def test_an_update_has_the_curvature_along_the_step():
     rng = np.random.default_rng(5)
     A, d = rng.normal(size=(4, 7)), rng.normal(size=4)
     B, O = A @ A.T, A @ A.T + np.eye(4)  # noqa: E741
-    found = _updated(B, d, O @ d)
+    found = updated_information(B, d, O @ d)
     np.testing.assert_allclose(found @ d, O @ d, rtol=1e-12)
     # In directions that neither B nor O maps to the step it is still B.
     rest = np.linalg.svd(np.array([B @ d, O @ d]))[2][2:]
     np.testing.assert_allclose(found @ rest.T, B @ rest.T, rtol=1e-12, atol=1e-12)
-    np.testing.assert_array_equal(_updated(B, 0.0 * d, d), B)
+    np.testing.assert_array_equal(updated_information(B, 0.0 * d, d), B)
 
 
 @pytest.mark.parametrize("curvature", [-1.0, 0.0, 0.1])
@@ -181,7 +180,7 @@ def test_an_update_stays_positive_where_the_likelihood_does_not_curve(curvature)
     rng = np.random.default_rng(6)
     A, d = rng.normal(size=(4, 7)), rng.normal(size=4)
     B = A @ A.T
-    found = _updated(B, d, curvature * B @ d)
+    found = updated_information(B, d, curvature * B @ d)
     assert np.linalg.eigvalsh(found)[0] > 0.0
     assert d @ found @ d == pytest.approx(0.2 * d @ B @ d, rel=1e-12)
 
@@ -232,7 +231,7 @@ def test_a_lower_maximum_is_left():
         of_i = rng.choice([0, 1.0, 3.0]) * rng.normal(size=4)[data["i"]]
         data[name] = noise + of_p + of_i
     likelihood = likelihood_of(layout_of("a + b ~ (1|p) + (1|i)", data))
-    search = _ConeSearch(likelihood)
+    search = ConeSearch(likelihood)
     ends = []
     whole = maximise_in_cone(likelihood, np.array([np.eye(2)] * 3) / 3.0)
     for place in search.elsewhere(whole.S):
@@ -252,7 +251,7 @@ def test_a_lower_maximum_is_left():
 
 def test_columns_vanish_where_the_likelihood_falls_with_them():
     """Not those of the residual, without which there is no likelihood."""
-    search = _ConeSearch(likelihood_of(LAYOUTS["few objects"]()))
+    search = ConeSearch(likelihood_of(LAYOUTS["few objects"]()))
     rng = np.random.default_rng(3)
     L = rng.normal(size=(3, 4))
     L /= np.sqrt((L**2).sum(axis=0))
@@ -274,7 +273,7 @@ def test_the_null_space_of_a_factor(rank):
     root = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     for more in ([], [0.9e-7], [0.0]) if rank < 3 else ([],):
         lengths = np.array([1.0, 0.5, 2e-7][:rank] + more)
-        null = _null_space(root[:, : lengths.size] * lengths)
+        null = null_space(root[:, : lengths.size] * lengths)
         expected = root[:, rank:] if rank else root  # of zeros it is the whole space
         if rank == 0 and more == [0.9e-7]:
             expected = root[:, 1:]  # there is no larger column
@@ -287,7 +286,7 @@ def test_first_order_conditions_in_the_cone(rank):
     rng = np.random.default_rng(rank)
     root = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     L = root[:, :rank] * np.array([2.0, 1.0, 0.5][:rank])
-    search = _ConeSearch(SimpleNamespace(linked=np.ones((1, 3, 3), dtype=bool), n=25))
+    search = ConeSearch(SimpleNamespace(linked=np.ones((1, 3, 3), dtype=bool), n=25))
     for slopes in ([0.0, 0.0, -7.0], [0.0, 0.3, -7.0], [-0.2, 0.0, 0.1], [0.4, -0.1, 0.2]):
         G = root @ np.diag(slopes) @ root.T
         own = np.abs(np.array(slopes)[:rank] * np.array([4.0, 1.0, 0.25])[:rank])
@@ -306,7 +305,7 @@ def test_steps_do_not_rotate_factors(ranks):
     size = 3 * sum(ranks)
     half = rng.normal(size=(size, size + 2))
     H, g = 1e-4 * half @ half.T, rng.normal(size=size)
-    found, slope = _without_rotations(factors, H, g)
+    found, slope = without_rotations(factors, H, g)
     rotations, first = [], 0
     for L in factors:
         for c, d in combinations(range(L.shape[1]), 2):
@@ -329,7 +328,7 @@ def test_bends_of_a_product_of_factors():
     factors = rng.normal(size=(3, 2)), rng.normal(size=(2, 1)), np.zeros((2, 0))
     falls = [half + half.T for half in (rng.normal(size=(n, n)) for n in (3, 2, 2))]
     expected = block_diag(2.0 * falls[0], 2.0 * falls[0], 2.0 * falls[1])
-    np.testing.assert_array_equal(_bends(factors, falls), expected)
+    np.testing.assert_array_equal(bends_of(factors, falls), expected)
 
 
 @pytest.mark.parametrize("unit", [1e-20, 1.0, 1e20])
@@ -345,9 +344,9 @@ def test_a_decrement_in_any_units(rank, unit):
     H, g = H * np.outer(units, units), H @ step * units
     # A direction without information.
     more = np.pad(H, (0, 1)), np.append(g, 0.0)
-    assert _decrement(H, g) == pytest.approx(expected, rel=1e-8)
+    assert newton_decrement(H, g) == pytest.approx(expected, rel=1e-8)
     if rank:
-        assert _decrement(*more) == pytest.approx(expected, rel=1e-8)
+        assert newton_decrement(*more) == pytest.approx(expected, rel=1e-8)
 
 
 @pytest.mark.parametrize("name", ["inside", "few objects", "rows missing"])
@@ -383,7 +382,7 @@ def test_the_jacobian_of_a_product_of_factors():
     linked = np.ones((3, 3, 3), dtype=bool)
     linked[1, 2, :2] = linked[1, :2, 2] = False  # {a, b}, {c}
     linked[2] = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1]])  # {a, c}, {b}
-    search = _ConeSearch(SimpleNamespace(linked=linked, n=9))
+    search = ConeSearch(SimpleNamespace(linked=linked, n=9))
     rng = np.random.default_rng(8)
     ranks = {3: 2, 2: 2, 1: 1}
     factors = tuple(rng.normal(size=(len(i), ranks[len(i)])) for _, i in search.blocks)

@@ -89,7 +89,7 @@ class BlockEquations:
             for a, b in pairs
         ]
         self.priors = [
-            PriorPart(place, self._direction(prior))
+            PriorPart(place, self._direction(prior), self._entries(place))
             for place, prior in zip(places, priors, strict=True)
         ]
 
@@ -127,12 +127,12 @@ class BlockEquations:
         for term in self.sums.terms:
             for c in term[1:]:
                 lead[self.places[c]] = lead[self.places[term[0]]]
-        pairs = np.unique(lead[rows].astype(np.int64) * n + lead[columns])
         members = csr_array((np.ones(n), (lead, np.arange(n))), shape=(n, n))
-        whole = csr_array((np.ones(pairs.size), (pairs // n, pairs % n)), shape=(n, n))
+        whole = csr_array((np.ones(rows.size), (lead[rows], lead[columns])), shape=(n, n))
         whole = (members.T @ whole @ members).tocoo()
         used = whole.row != whole.col
-        return csr_array((whole.data[used], (whole.row[used], whole.col[used])), shape=(n, n))
+        ones = np.ones(np.count_nonzero(used))
+        return csr_array((ones, (whole.row[used], whole.col[used])), shape=(n, n))
 
     def with_response(self, groups: tuple[CrossProducts, ...]) -> BlockEquations:
         """Return the equations of the same rows, by residual group, with another response."""
@@ -187,9 +187,11 @@ class BlockEquations:
                 return t if (order[:cut] < cut).all() else None
         return None
 
-    def entries(self, prior: PriorPart) -> LongArray:
+    def _entries(self, places: tuple[slice, slice]) -> LongArray:
         """Return the places of a prior's entries off the diagonal in the pattern's triangle."""
-        rows, columns = (self.pattern.place()[at] for at in prior.places)
+        if places[0] == places[1]:
+            return np.zeros(0, dtype=np.int64)
+        rows, columns = (self.pattern.place()[at] for at in places)
         keys = np.maximum(rows, columns) * self.n_effects + np.minimum(rows, columns)
         return np.searchsorted(self._keys, keys)
 
@@ -272,13 +274,10 @@ class BlockPoint:
         of_rows = list(zip(self._phi[:r], equations.rows, strict=True))
         self._ZX = np.asarray(sum(x * part.border for x, part in of_rows))
         self._border = self.factor.solve(self._ZX)
-        units = np.eye(self._ZX.shape[1])
-        M = np.concatenate([-self._border, units]).astype(np.longdouble)
-        rest = np.asarray(sum(x * part.times(M) for x, part in weighted))[:n]
-        M[:n] -= self.factor.solve(rest.astype(float))
-        self._moved = np.array([part.times(M) for part in equations.parts])
-        forms = np.asarray(M.T @ self._moved, dtype=float)
-        self._fixed_parts = 0.5 * (forms + forms.swapaxes(1, 2))
+        M = np.concatenate([-self._border, np.eye(self._ZX.shape[1])]).astype(np.longdouble)
+        M[:n] -= self.factor.solve(self._applied(M)[:n].astype(float))
+        forms = np.array([part.form(M) for part in equations.parts], dtype=float)
+        self._M, self._fixed_parts = M, 0.5 * (forms + forms.swapaxes(1, 2))
         self.fixed = Positive(np.tensordot(self._phi, self._fixed_parts, 1))
 
     def solve(self, right: FloatArray) -> FloatArray:
@@ -288,31 +287,41 @@ class BlockPoint:
         beta = self.fixed.solve(right[n:] - self._ZX.T @ effects)
         return np.concatenate([effects - self._border @ beta, beta])
 
+    def _applied(self, x: Any) -> Any:
+        """Return Cx of columns x, in extended precision."""
+        r, equations = self._residuals.size, self.equations
+        total = sum(
+            phi * part.times(x) for phi, part in zip(self._phi[:r], equations.rows, strict=True)
+        )
+        for phi, prior in zip(self._phi[r:], equations.priors, strict=True):
+            prior.add_times(total, phi, x)
+        return total
+
     @cached_property
-    def _solved(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The solution w, refined once, and of each part D its A'Dy − Dw and sum of squares."""
+    def _moved(self) -> FloatArray:
+        """Dx of each part for the columns [−C_zz⁻¹Z'X; I]."""
+        M, equations = self._M.astype(float), self.equations
+        of_rows = [part.times(self._M).astype(float) for part in equations.rows]
+        return np.array([*of_rows, *(prior.times(M) for prior in equations.priors)])
+
+    @cached_property
+    def _solved(self) -> tuple[FloatArray, FloatArray]:
+        """The solution w, refined once, and of each part the sum of squares."""
         equations, phi, r = self.equations, self._phi.astype(np.longdouble), self._residuals.size
-        right = np.zeros((phi.size, self._ZX.shape[0] + self._ZX.shape[1]))
-        right[:r] = [part.right for part in equations.rows]
-        yy = np.zeros(phi.size)
-        yy[:r] = [part.yy for part in equations.rows]
-
-        def rests_of(w: FloatArray) -> FloatArray:
-            return right - np.array([part.times(w) for part in equations.parts])
-
-        w = self.solve(np.asarray(phi[:r] @ right[:r], dtype=float)[:, None])[:, 0]
-        w = w.astype(np.longdouble)
-        w = w + self.solve(np.asarray(phi @ rests_of(w), dtype=float)[:, None])[:, 0]
-        rests = rests_of(w)
-        squares = yy - (right + rests) @ w
-        return w.astype(float), rests.astype(float), squares.astype(float)
+        right = phi[:r] @ np.array([part.right for part in equations.rows])
+        w = self.solve(np.asarray(right, dtype=float)[:, None])[:, 0].astype(np.longdouble)
+        rest = right - self._applied(w)
+        w = w + self.solve(np.asarray(rest, dtype=float)[:, None])[:, 0]
+        squares = [part.yy - (2.0 * part.right - part.times(w)) @ w for part in equations.rows]
+        squares += [prior.form(w) for prior in equations.priors]
+        return w.astype(float), np.array(squares, dtype=float)
 
     # Value, score, informations -----------------------------------------------------------------
 
     def loglike(self) -> float:
         """Return the log-likelihood, eqs. (5.1) and (5.2)."""
         sums, n = self.equations.sums, sum(group.n for group in self.equations.sums.groups)
-        deviance = self.factor.log_determinant() - sums.log_weights + self._phi @ self._solved[2]
+        deviance = self.factor.log_determinant() - sums.log_weights + self._phi @ self._solved[1]
         deviance += sum(
             g.n * np.log(s2) for g, s2 in zip(sums.groups, self._residuals, strict=True)
         )
@@ -326,10 +335,28 @@ class BlockPoint:
     @cached_property
     def _traces(self) -> FloatArray:
         """tr(C⁻¹D) of each part; for the full likelihood of the effects alone."""
-        traces = self.factor.inverse.traces([part.direction for part in self.equations.parts])
+        parts, phi = self.equations.parts, self._phi
+        if self._residuals.size == 1:  # Σφ_iD_i = C
+            traces = np.array([0.0, *map(self._trace, self.equations.priors)])
+            traces[0] = (self.equations.n_effects - phi[1:] @ traces[1:]) / phi[0]
+        else:
+            traces = self.factor.inverse.traces([part.direction for part in parts])
         if self.reml:
             traces += np.tensordot(self._fixed_parts, self.fixed.inverse(), 2)
         return traces
+
+    def _trace(self, prior: PriorPart) -> float:
+        if prior.places[0] == prior.places[1]:
+            return float(self.factor.inverse.diagonal[prior.places[0]].sum())
+        return 2.0 * float(self._between(prior).sum())
+
+    def _between(self, prior: PriorPart) -> FloatArray:
+        """Return the entries of C⁻¹ in the places of a prior off the diagonal."""
+        inverse, pattern = self.factor.inverse, self.equations.pattern
+        rows, columns = (pattern.place()[at] - pattern.cut for at in prior.places)
+        if min(rows.min(), columns.min()) >= 0:
+            return inverse.corner[rows, columns]
+        return inverse.below(inverse.entries, inverse.corner)[prior.entries]
 
     @cached_property
     def _squares(self) -> FloatArray:
@@ -343,7 +370,7 @@ class BlockPoint:
             inner = self.factor.inverse.squares([part.direction for part in parts[first:]])
         if self.reml and self._border.shape[1] and len(inner):
             J, n = len(inner), self.equations.n_effects
-            moved = np.ascontiguousarray(self._moved[first:, :n], dtype=float)
+            moved = np.ascontiguousarray(self._moved[first:, :n])
             p = self._border.shape[1]
             solved = self.factor.solve(np.concatenate([*moved], axis=1)).reshape(n, J, p)
             weighted = (moved @ self.fixed.inverse()).reshape(J, n * p)
@@ -365,30 +392,27 @@ class BlockPoint:
         equations, inverse = self.equations, self.factor.inverse
         term, pairs = equations.sums.terms[lead], equations.pairs[lead]
         places, cut = equations.pattern.place(), equations.pattern.cut
-        below = inverse.below(inverse.entries, inverse.corner)
         shape = equations.sums.groups[0].sizes[term[0]], len(term), len(term)
         gram, of_inverse = np.empty(shape), np.empty(shape)
         matrix = equations.rows[0].matrix
         own: list[int] = []
-        others: dict[int, FloatArray] = {}
+        others: dict[int, tuple[LongArray, LongArray]] = {}
         for i, prior in enumerate(equations.priors):
             at, other = prior.places
             if at.start >= cut:
-                product_ = np.zeros_like(inverse.corner)
-                product_[places[at] - cut] = inverse.corner[places[other] - cut]
-                product_[places[other] - cut] = inverse.corner[places[at] - cut]
-                others[i] = product_
+                others[i] = places[at] - cut, places[other] - cut
                 continue
             a, b = pairs[len(own)]
             own.append(i)
             of_rows = self._phi[0] * matrix.diagonal(other.start - at.start)[at].astype(float)
             gram[:, a, b] = gram[:, b, a] = of_rows + self._precisions[lead][a, b]
-            found = inverse.diagonal[at] if a == b else below[equations.entries(prior)]
+            found = inverse.diagonal[at] if a == b else self._between(prior)
             of_inverse[:, a, b] = of_inverse[:, b, a] = found
-        effects = np.arange(equations.n_effects)
-        columns = equations.pattern.permuted(effects)[cut:]
+        columns = equations.pattern.permuted(np.arange(equations.n_effects))[cut:]
         border = [
-            self._phi[0] * matrix[equations.places[c]][:, columns].astype(float) for c in term
+            self._phi[0] * matrix[equations.places[c]][:, columns].astype(float)
+            for c in term
+            if columns.size
         ]
         units = [E for _, _, E, _ in self._terms()][lead]
         blocks = LeadBlocks(gram, of_inverse, border, inverse.corner)
@@ -400,7 +424,9 @@ class BlockPoint:
     @cached_property
     def _crossed(self) -> FloatArray:
         """h_i'C⁻¹h_j with h = A'Dy − Dw of each part."""
-        rests = self._solved[1]
+        w, r = self._solved[0], self._residuals.size
+        rests = np.array([-part.times(w) for part in self.equations.parts], dtype=float)
+        rests[:r] += [part.right for part in self.equations.rows]
         forms: FloatArray = rests @ self.solve(np.ascontiguousarray(rests.T))
         return 0.5 * (forms + forms.T)
 
@@ -445,7 +471,7 @@ class BlockPoint:
 
     def score(self) -> FloatArray:
         """Return the derivatives of the log-likelihood by the components, eq. (5.3)."""
-        return -0.5 * (self._log_slopes() + self._slopes.T @ self._solved[2])
+        return -0.5 * (self._log_slopes() + self._slopes.T @ self._solved[1])
 
     def expected(self) -> FloatArray:
         """Return ½ tr(QV_jQV_k), eq. (5.4): of the second derivatives of the log-determinants."""
@@ -460,7 +486,7 @@ class BlockPoint:
 
     def average(self) -> FloatArray:
         """Return ½ y'PV_jPV_kPy, eq. (5.5), a quarter of the second derivatives of y'Py."""
-        bent = self._bent(self._solved[2])
+        bent = self._bent(self._solved[1])
         return 0.25 * (bent - 2.0 * self._slopes.T @ self._crossed @ self._slopes)
 
     # Fixed and predicted effects ----------------------------------------------------------------
@@ -479,7 +505,7 @@ class BlockPoint:
         They are half the second derivatives of X'V⁻¹X.
         """
         J, n, p = len(self._phi), self.equations.n_effects, self._ZX.shape[1]
-        moved = self._moved[:, :n].astype(float)
+        moved = self._moved[:, :n]
         solved = self.factor.solve(np.concatenate([*moved], axis=1)).reshape(n, J, p)
         of_phi = -np.einsum("anp,nbq->abpq", moved, solved)
         of_phi = of_phi + of_phi.transpose(0, 1, 3, 2)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray
+from vcomp._typing import FloatArray, LongArray
 from vcomp.numerics.sparse import Direction
 from vcomp.statistics import CrossProducts
 
@@ -51,6 +51,10 @@ class RowsPart:
         """Return Dx of columns x, in extended precision."""
         return self.matrix @ x
 
+    def form(self, x: Any) -> Any:
+        """Return x'Dx of columns x."""
+        return x.T @ self.times(x)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PriorPart:
@@ -60,10 +64,12 @@ class PriorPart:
     ----------
     places : positions of the two columns of effects among the unknowns
     direction : D for the effects
+    entries : off the diagonal, their places in the pattern's triangle
     """
 
     places: tuple[slice, slice]
     direction: Direction
+    entries: LongArray
 
     def times(self, x: Any) -> Any:
         """Return Dx of columns x."""
@@ -71,3 +77,16 @@ class PriorPart:
         product[a] = x[b]
         product[b] = x[a]
         return product
+
+    def add_times(self, total: Any, factor: Any, x: Any) -> None:
+        """Add a multiple of Dx to a total, in place."""
+        a, b = self.places
+        total[a] += factor * x[b]
+        if a != b:
+            total[b] += factor * x[a]
+
+    def form(self, x: Any) -> Any:
+        """Return x'Dx of columns x."""
+        a, b = self.places
+        half = x[a].T @ x[b]
+        return half if a == b else half + half.T

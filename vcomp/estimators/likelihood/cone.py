@@ -21,6 +21,18 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.estimators.likelihood.climbing import Place
+from vcomp.estimators.likelihood.cone_parts import (
+    Parts,
+    bends_of,
+    factor_of,
+    linked_blocks,
+    newton_decrement,
+    null_space,
+    orthogonal,
+    stepped,
+    updated_information,
+    without_rotations,
+)
 from vcomp.estimators.likelihood.engine import InformationKind
 from vcomp.estimators.likelihood.starts import OtherStarts
 from vcomp.numerics import is_positive, solve_positive
@@ -127,12 +139,11 @@ _LEAST_SHARE = 0.02
 _NEAR = 1e-3
 """Largest difference of elements of one maximum, of scores with standard deviations near 1."""
 
-_NEWTON_BELOW, _UPDATED_BELOW = 0.05, 0.5
+_NEWTON_BELOW, _UPDATED_BELOW = 0.2, 0.5
 """Decrements below which the observed information is used, or else updates of it."""
 
-Block = tuple[int, tuple[int, ...]]
-Parts = tuple[FloatArray, ...]
-"""A matrix for each block: its factor L, or the gradient G."""
+_UPDATED_EXACTLY = 0.01
+"""Decrement from which an update of the observed information leads as far as a new one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,7 +176,7 @@ class ConeMaximum:
 
 
 @dataclass(frozen=True, slots=True)
-class _ConePlace(Place):
+class ConePlace(Place):
     """Factors, with the equations and the first damping of the next step.
 
     Attributes
@@ -194,7 +205,7 @@ class _ConePlace(Place):
         """The log-likelihood."""
         return self.loglike
 
-    def leads_to(self, end: _ConePlace) -> bool:
+    def leads_to(self, end: ConePlace) -> bool:
         """Whether the matrices are those of a known maximum."""
         return bool(np.abs(self.S - end.S).max() <= _NEAR)
 
@@ -211,11 +222,9 @@ def maximise_in_cone(
     max_iter : largest number of steps
     tol : Newton decrement, in standard errors, at which the iteration ends
     """
-    search = _ConeSearch(likelihood)
+    search = ConeSearch(likelihood)
 
-    def climbed(
-        first: _ConePlace, known: Sequence[_ConePlace] = ()
-    ) -> tuple[list[_ConePlace], bool]:
+    def climbed(first: ConePlace, known: Sequence[ConePlace] = ()) -> tuple[list[ConePlace], bool]:
         return first.climb(
             search.move,
             sought=(tol, 1e-7),
@@ -225,7 +234,7 @@ def maximise_in_cone(
         )
 
     path, done = climbed(search.start(start))
-    others: list[_ConePlace] = []
+    others: list[ConePlace] = []
     full = search.ranks(search.parts(likelihood.linked.astype(float)))
     if likelihood.n < _MANY_ROWS and (not done or search.ranks(path[-1].factors) != full):
         starts = search.elsewhere(path[-1].S)
@@ -291,21 +300,37 @@ def covariance_in_cone(
     return nothing
 
 
-class _ConeSearch:
-    """One maximisation: its likelihood, and the number of evaluations."""
+class ConeSearch:
+    """One maximisation: its likelihood, and the number of evaluations.
+
+    Parameters
+    ----------
+    likelihood : of scores with standard deviations near 1
+
+    Attributes
+    ----------
+    near : decrement of the last place below which the observed information is used, if not the
+        usual one
+    updated_below : the same below which an update of it is used
+    ridge : added to the average information, in units of its mean
+    """
+
+    near: float | None = None
+    updated_below = _UPDATED_EXACTLY
+    ridge = 0.0
 
     def __init__(self, likelihood: MatrixLikelihood) -> None:
         self.likelihood = likelihood
-        self.blocks = _blocks(likelihood.linked)
+        self.blocks = linked_blocks(likelihood.linked)
         self.elements = elements(likelihood.linked)
         self.evaluations = 0
 
-    def start(self, S: FloatArray) -> _ConePlace:
+    def start(self, S: FloatArray) -> ConePlace:
         """Return the place at positive definite matrices."""
-        factors = tuple(_factor(part) for part in self.parts(S))
-        return self.place(factors, self.matrices(factors), None, damping=1e-3)
+        factors = tuple(factor_of(part) for part in self.parts(S))
+        return self.place(factors, S, None, damping=1e-3)
 
-    def elsewhere(self, S: FloatArray) -> Iterator[_ConePlace]:
+    def elsewhere(self, S: FloatArray) -> Iterator[ConePlace]:
         """Yield further starts: the sum of the matrices, shared among the terms."""
         total, linked = S.sum(axis=0), self.likelihood.linked
         sizes = np.append(np.zeros(len(S) - 1), float(self.likelihood.n))
@@ -318,8 +343,8 @@ class _ConeSearch:
                 continue
 
     def place(
-        self, factors: Parts, S: FloatArray, last: _ConePlace | None, *, damping: float
-    ) -> _ConePlace:
+        self, factors: Parts, S: FloatArray, last: ConePlace | None, *, damping: float
+    ) -> ConePlace:
         """Return the place with given factors, or with lower ranks.
 
         Parameters
@@ -328,19 +353,19 @@ class _ConeSearch:
         last : the place before it, None at a start
         damping : the first one that is tried
         """
-        G = self.likelihood.gradient(S)
+        G = self.gradient(S)
         kept = [~gone for gone in self._gone(factors, self.parts(G))]
         self.evaluations += 1
         if not all(columns.all() for columns in kept):
             factors = tuple(L[:, columns] for L, columns in zip(factors, kept, strict=True))
             S = self.matrices(factors)
-            G = self.likelihood.gradient(S)
+            G = self.gradient(S)
             self.evaluations += 1
         near = _NEWTON_BELOW if self._is_exact else _UPDATED_BELOW
-        is_near = last is not None and last.decrement < near
-        information = self._information(S, G, last if is_near else None)
-        H, g = self._system(factors, S, G, information, is_near=is_near)
-        return _ConePlace(
+        is_near = last is not None and last.decrement < (self.near or near)
+        information = self.information(S, G, last if is_near else None)
+        H, g = self.system(factors, S, G, information, is_near=is_near)
+        return ConePlace(
             factors=factors,
             S=S,
             loglike=self.likelihood.loglike(S),
@@ -350,22 +375,34 @@ class _ConeSearch:
             g=g,
             damping=damping,
             is_near=is_near,
-            decrement=_decrement(H, g),
+            decrement=newton_decrement(H, g),
             violation=self._violation(factors, self.parts(G)),
         )
 
-    def _information(self, S: FloatArray, G: FloatArray, last: _ConePlace | None) -> FloatArray:
+    def gradient(self, S: FloatArray) -> FloatArray:
+        """Return the gradient of what is maximised."""
+        return self.likelihood.gradient(S)
+
+    def moved(self, here: ConePlace, step: FloatArray) -> Parts | None:
+        """Return the factors after a step of their stacked columns; None if there are none."""
+        return stepped(here.factors, step)
+
+    def bounded(self, factors: Parts, S: FloatArray, H: FloatArray) -> FloatArray:
+        """Return the curvature H along the directions in which steps go."""
+        return H
+
+    def information(self, S: FloatArray, G: FloatArray, last: ConePlace | None) -> FloatArray:
         """Return the information of the elements, updated from the last place, if there is one."""
         if last is None:
             return self.likelihood.information(S, "average")
         known = None
-        if self._is_exact or not last.is_near:
+        if not last.is_near or (self._is_exact and last.decrement > self.updated_below):
             known = self.likelihood.curvature(S)
         if known is not None:
             return known
         step, fall = S - last.S, last.gradient - G
         t, a, b = np.array(self.elements).T
-        return _updated(
+        return updated_information(
             last.information, step[t, a, b], np.where(a == b, 1.0, 2.0) * fall[t, a, b]
         )
 
@@ -385,7 +422,7 @@ class _ConeSearch:
             S[t][np.ix_(i, i)] = L @ L.T
         return S
 
-    def _system(
+    def system(
         self,
         factors: Parts,
         S: FloatArray,
@@ -403,14 +440,17 @@ class _ConeSearch:
             [2.0 * (g @ L).T.ravel() for g, L in zip(G, factors, strict=True)]
         )
         if is_near:
-            H = J.T @ information @ J + _bends(factors, [-g for g in G])
-            H, g = _without_rotations(factors, H, gradient)
+            H = J.T @ information @ J + bends_of(factors, [-g for g in G])
+            H, g = without_rotations(factors, H, gradient)
+            H = self.bounded(factors, S, H)
             values = np.linalg.eigvalsh(H)
             if values[0] > 1e-12 * values[-1]:
                 return H, g
             information = self.likelihood.information(S, "average")
-        bends = _bends(factors, [positive_part(-g) for g in G])
-        return _without_rotations(factors, J.T @ information @ J + bends, gradient)
+        bends = bends_of(factors, [positive_part(-g) for g in G])
+        H = J.T @ information @ J + bends
+        H += self.ridge * np.trace(H) / len(H) * np.eye(len(H))
+        return without_rotations(factors, H, gradient)
 
     def jacobian(self, factors: Parts) -> FloatArray:
         """Return the derivatives of the elements by the factors, column after column of each."""
@@ -428,7 +468,7 @@ class _ConeSearch:
                 first += len(i)
         return J
 
-    def move(self, here: _ConePlace) -> _ConePlace | None:
+    def move(self, here: ConePlace) -> ConePlace | None:
         """Return the next place; None if no step raises the likelihood."""
         damping, unit = here.damping, np.diagonal(here.H).copy()
         unit[unit <= 0.0] = 1.0
@@ -436,15 +476,15 @@ class _ConeSearch:
         for _ in range(16):
             damped = here.H + damping * np.diag(unit)
             step = np.asarray(np.linalg.lstsq(damped, here.g, rcond=1e-14)[0], dtype=float)
-            factors = _stepped(here.factors, step)
-            S = self.matrices(factors)
-            raised = self.likelihood.loglike(S)
+            factors = self.moved(here, step)
+            S = here.S if factors is None else self.matrices(factors)
+            raised = -np.inf if factors is None else self.likelihood.loglike(S)
             rounding = 1e-13 if damping < 1.0 else 0.0
             least = Place.required(value, 0.0, here.decrement, n, rounding=rounding)
-            if raised >= least and np.isfinite(raised):
+            if factors is not None and raised >= least and np.isfinite(raised):
                 # The likelihood may have kept values at the same matrices.
                 return self.place(
-                    tuple(_orthogonal(L) for L in factors),
+                    tuple(orthogonal(L) for L in factors),
                     S,
                     here,
                     damping=max(damping / 10.0, 1e-12),
@@ -467,7 +507,7 @@ class _ConeSearch:
         worst = 0.0
         for L, G in zip(factors, gradients, strict=True):
             worst = max(worst, float(np.abs(L.T @ G @ L).max(initial=0.0)))
-            null = _null_space(L)
+            null = null_space(L)
             if null.shape[1]:
                 worst = max(worst, float(np.linalg.eigvalsh(null.T @ G @ null)[-1]))
         return float(worst / np.sqrt(self.likelihood.n))
@@ -478,116 +518,3 @@ class _ConeSearch:
         for (t, _), L in zip(self.blocks, factors, strict=True):
             ranks[t] += L.shape[1]
         return tuple(ranks)
-
-
-def _updated(information: FloatArray, step: FloatArray, fall: FloatArray) -> FloatArray:
-    """Return the information updated with the observed curvature along a step.
-
-    This is the update of Broyden, Fletcher, Goldfarb and Shanno. The curvature is at least a fifth
-    of that of the information (Powell).
-
-    Parameters
-    ----------
-    information : (m, m)
-    step : (m,) change of the elements
-    fall : (m,) by how much the score fell
-    """
-    along = information @ step
-    expected, seen = float(step @ along), float(step @ fall)
-    if not expected > 0.0:
-        return information
-    if seen < 0.2 * expected:
-        share = 0.8 * expected / (expected - seen)
-        fall = share * fall + (1.0 - share) * along
-        seen = 0.2 * expected
-    change = np.outer(fall, fall) / seen - np.outer(along, along) / expected
-    return np.asarray(information + change)
-
-
-def _without_rotations(
-    factors: Parts, H: FloatArray, g: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return equations whose solution does not rotate the factors: rotations change no matrix.
-
-    Curvature and slope along a rotation are rounding error. Columns of a factor are orthogonal,
-    and so are the directions of rotations in the planes of two columns.
-
-    Parameters
-    ----------
-    factors : with orthogonal columns
-    H, g : equations of the stacked columns
-    """
-    rotations, first = [], 0
-    for L in factors:
-        size, rank = L.shape
-        for c in range(rank):
-            for d in range(c):
-                rotation = np.zeros(g.size)
-                rotation[first + c * size : first + (c + 1) * size] = L[:, d]
-                rotation[first + d * size : first + (d + 1) * size] = -L[:, c]
-                rotations.append(rotation / max(float(np.linalg.norm(rotation)), 1e-300))
-        first += L.size
-    if not rotations:
-        return H, g
-    W = np.array(rotations)
-    unit = float(np.trace(H)) / g.size
-    return H + max(unit, 0.0) * W.T @ W, g - W.T @ (W @ g)
-
-
-def _bends(factors: Parts, falls: list[FloatArray]) -> FloatArray:
-    """Return 2 (I ⊗ F) of all blocks, with one F for each column of the factor."""
-    bends = [2.0 * F for L, F in zip(factors, falls, strict=True) for _ in range(L.shape[1])]
-    ends = np.cumsum([len(F) for F in bends])
-    whole = np.zeros((ends[-1], ends[-1]))
-    for F, end in zip(bends, ends, strict=True):
-        whole[end - len(F) : end, end - len(F) : end] = F
-    return whole
-
-
-def _stepped(factors: Parts, step: FloatArray) -> Parts:
-    """Return the factors after a step of their stacked columns."""
-    steps = np.split(step, np.cumsum([L.size for L in factors])[:-1])
-    return tuple(L + d.reshape(L.shape, order="F") for L, d in zip(factors, steps, strict=True))
-
-
-def _orthogonal(L: FloatArray) -> FloatArray:
-    """Return the factor of the same matrix with as many columns, which are orthogonal."""
-    U, s, _ = np.linalg.svd(L, full_matrices=False)
-    return U * s
-
-
-def _blocks(linked: BoolArray) -> list[Block]:
-    """Return for every term the sets of variables that are linked, directly or through others."""
-    blocks: list[Block] = []
-    for t, links in enumerate(linked):
-        left = [a for a in range(len(links)) if links[a, a]]
-        while left:
-            connected = [left[0]]
-            for a in connected:
-                connected += [b for b in left if links[a, b] and b not in connected]
-            blocks.append((t, tuple(sorted(connected))))
-            left = [a for a in left if a not in connected]
-    return blocks
-
-
-def _factor(S: FloatArray) -> FloatArray:
-    values, vectors = np.linalg.eigh(S)
-    return vectors * np.sqrt(np.maximum(values, 0.0))
-
-
-def _null_space(L: FloatArray) -> FloatArray:
-    if L.shape[1] == 0:
-        return np.eye(L.shape[0])
-    U, s, _ = np.linalg.svd(L, full_matrices=True)
-    rank = int((s > 1e-7 * max(float(s[0]), 1e-300)).sum())
-    return np.asarray(U[:, rank:])
-
-
-def _decrement(H: FloatArray, g: FloatArray) -> float:
-    if not g.size:
-        return 0.0
-    diagonal = np.diagonal(H)
-    unit = np.sqrt(np.where(diagonal > 1e-30 * diagonal.max(), diagonal, 1.0))
-    scaled = g / unit
-    step = np.linalg.lstsq(H / np.outer(unit, unit), scaled, rcond=1e-12)[0]
-    return float(np.sqrt(max(float(scaled @ step), 0.0)))

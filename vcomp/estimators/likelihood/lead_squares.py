@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray
+from vcomp._typing import FloatArray, LongArray
 from vcomp.numerics import limited_blas
+from vcomp.numerics.sparse import span_of
 
 _DENSE = 0.1
 """Share of entries of Y from which dense products are faster."""
@@ -42,22 +43,34 @@ class LeadBlocks:
     border: Sequence[Any]
     corner: FloatArray
 
-    def squares(self, units: FloatArray, others: Sequence[FloatArray]) -> FloatArray:
+    def squares(
+        self, units: FloatArray, others: Sequence[tuple[LongArray, LongArray]]
+    ) -> FloatArray:
         """Return tr(C⁻¹D_iC⁻¹D_j) of directions of the term, then of others.
 
         Parameters
         ----------
         units : (J, q, q) symmetric E of the directions of the term
-        others : DZ of directions of the corner
+        others : of directions of the corner the rows and columns of their ones
         """
         inverse: FloatArray = np.asarray(np.linalg.inv(self.gram), dtype=float)
-        products = [*self._of_term(units, inverse), *others]
-        turned = [np.ascontiguousarray(W.T).ravel() for W in products]
-        found = np.array([[t @ W.ravel() for W in products] for t in turned])
+        products, Z = self._of_term(units, inverse), self.corner
+        J, n = len(units), len(units) + len(others)
+        spans = [_ones(*places) for places in others]
+        found = np.zeros((n, n))
+        for i, W in enumerate(products):
+            for j, X in enumerate(products[: i + 1]):
+                found[i, j] = found[j, i] = np.einsum("ij,ji->", W, X)
+            for j, ones in enumerate(spans, start=J):
+                (a, b), times = ones[0], len(ones)
+                found[i, j] = found[j, i] = times * np.einsum("ij,ji->", Z[a], W[:, b])
+        for i, ones in enumerate(spans, start=J):
+            for j, twos in enumerate(spans[: i - J + 1], start=J):
+                pairs = [(Z[a][:, d], Z[b][:, c]) for (a, b), (c, d) in product(ones, twos)]
+                found[i, j] = found[j, i] = sum(np.einsum("ij,ij->", *pair) for pair in pairs)
         rest = self.of_inverse - inverse
-        J = len(units)
-        for a, b in ((inverse, inverse), (inverse, rest), (rest, inverse)):
-            M = np.tensordot(a, b, (0, 0))
+        for p, q in ((inverse, inverse), (inverse, rest), (rest, inverse)):
+            M = np.tensordot(p, q, (0, 0))
             found[:J, :J] += np.einsum("iab,kcd,bcda->ik", units, units, M)
         return 0.5 * (found + found.T)
 
@@ -84,3 +97,9 @@ class LeadBlocks:
                     H = H + H.T
                 found.append(H @ self.corner)
         return found
+
+
+def _ones(rows: LongArray, columns: LongArray) -> list[tuple[Any, Any]]:
+    """Return the places of the ones of a symmetric direction, on both sides of its diagonal."""
+    a, b = span_of(rows), span_of(columns)
+    return [(a, b)] if np.array_equal(rows, columns) else [(a, b), (b, a)]

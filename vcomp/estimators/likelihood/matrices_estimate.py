@@ -221,7 +221,7 @@ def _certificate(
     tol: float,
 ) -> Certificate:
     fixed = np.isnan(np.diagonal(covariance))
-    score = likelihood.score_of(likelihood.components(end.S))
+    score = likelihood.score_at(end.S)
     J = end.tangent
     U, s, _ = np.linalg.svd(J, full_matrices=False)
     U = U[:, s > 1e-9 * s[0]] if s.size else U

@@ -394,8 +394,12 @@ class MatricesLikelihood(LastPoint[_MatricesPoint]):
 
     def score_of(self, v: FloatArray) -> FloatArray:
         """Return the gradient by the components."""
+        return self.score_at(self.matrices_of(v))
+
+    def score_at(self, S: FloatArray) -> FloatArray:
+        """Return the gradient by the components at matrices of the climb."""
         t, a, b = np.array(elements(self.linked)).T
-        gradient = self.gradient(self.matrices_of(v))[t, a, b]
+        gradient = self.gradient(S)[t, a, b]
         by_element = np.where(a == b, 1.0, 2.0) * gradient
         return np.asarray(np.linalg.solve(self.back.T, by_element), dtype=float)
 

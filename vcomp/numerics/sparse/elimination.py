@@ -369,7 +369,9 @@ class Inverse:
         for t, rows in enumerate(members):
             for u, cols in enumerate(members[: t + 1]):
                 if not sparse[t] and not sparse[u]:
-                    block = self.corner[_span(rows - pattern.cut)][:, _span(cols - pattern.cut)]
+                    block = self.corner[span_of(rows - pattern.cut)][
+                        :, span_of(cols - pattern.cut)
+                    ]
                     norms[t, u] = norms[u, t] = np.square(block).sum()
         return norms
 
@@ -524,7 +526,7 @@ def _fills(places: LongArray, cut: int) -> bool:
     return places.size == cut and bool((places < cut).all())
 
 
-def _span(places: LongArray) -> slice | LongArray:
+def span_of(places: LongArray) -> slice | LongArray:
     """Return consecutive places as a slice, which needs no copy."""
     if places.size and (np.diff(places) == 1).all():
         return slice(int(places[0]), int(places[-1]) + 1)
