@@ -198,7 +198,6 @@ def refused_with_slopes():
     res = vcomp.fit(SLOPES, DATA)
     for name, arguments in (
         ("dstudy", {"sys": 10}),
-        ("profile", {}),
         ("jackknife", {"facet": "sys"}),
         ("resample", {"facet": "sys"}),
         ("crosscheck", {}),
@@ -256,7 +255,7 @@ def tables_of_factors():
 CHECKS = {
     "[random slopes](../howto/random-slopes.md)": slopes_in_parts,
     "[Tests of factors and marginal means]": tables_of_factors,
-    "D-studies, profile and robust intervals": refused_with_slopes,
+    "D-studies, robust intervals": refused_with_slopes,
     "link functions": lambda: refuses_options("family", "link"),
     "[residual variances by level]": refused_with_residuals,
     "residual variances that are functions": lambda: refuses_options("correlation", "varPower"),

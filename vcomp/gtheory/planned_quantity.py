@@ -40,6 +40,7 @@ from vcomp.inference import (
     Quantities,
     Smooth,
     VarianceComponents,
+    read_correlation,
     read_quantity,
     smooth_of,
 )
@@ -218,6 +219,8 @@ class HasDStudies:
             a component, a sum of components, a ratio of two, a root
                 ``"sys"``, ``"sys + topic"``, ``"sys / (sys + Residual/50)"``, ``"sd(sys)"``,
                 ``"share(sys)"``, ``"total"``
+            a correlation of random slopes
+                ``"corr(g[(Intercept),x])"``, of a covariance
             a quantity that a D-study projects
                 ``"universe_var"``, ``"rel_err_var"`` σ²(δ), ``"abs_err_var"`` σ²(Δ), ``"Erho2"``,
                 ``"Phi"``, ``"rel_sem"`` and ``"abs_sem"`` (standard errors of measurement),
@@ -328,6 +331,13 @@ def _quantity(
             f"{what!r} needs no plan: design=, object=, fixed=, universe=, within=, layout= and "
             f"sizes are for {', '.join(names)}"
         )
+    correlation = None
+    if isinstance(what, str):
+        correlation = read_correlation(what, components.names, components.matrices)
+    if isinstance(what, str) and correlation is not None:
+        source = source_of(options.negative or "keep")
+        local = _local(source, components, mean, options, "keep")
+        return _estimated(what, correlation, source, local, alpha)
     if isinstance(what, str):
         quantity = read_quantity(what, components.names, DSTUDY_QUANTITIES)
         # Shares lie between 0 and 1, as those of the tables do.

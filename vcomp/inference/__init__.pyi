@@ -1,3 +1,4 @@
+from .expression import read_correlation as read_correlation
 from .expression import read_quantity as read_quantity
 from .expression import smooth_of as smooth_of
 from .quantities import NOT_CONVERGED as NOT_CONVERGED

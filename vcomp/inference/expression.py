@@ -12,12 +12,14 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError, did_you_mean
+from vcomp.formula import EffectMatrix
 from vcomp.inference.quantities import Form, Quantities, Smooth
 
 if TYPE_CHECKING:
@@ -195,6 +197,61 @@ class _QuantityReader:
 
     def _refusal(self, why: str) -> EstimationError:
         return EstimationError(f"cannot read {self.text!r} as a quantity: {why}; {_ELSE}")
+
+
+_SINGULAR = 1e-12
+"""Distance of a correlation from ±1 that is rounding error: it has no derivatives there."""
+
+
+def read_correlation(
+    text: str, names: Sequence[str], matrices: Sequence[EffectMatrix]
+) -> Smooth | None:
+    """Return the correlation that ``corr(…)`` of a covariance describes; None for other texts.
+
+    Parameters
+    ----------
+    text : such as ``"corr(g[(Intercept),x])"``
+    names : of the components
+    matrices : positions of the variances and covariances of random slopes among them
+
+    Raises
+    ------
+    EstimationError
+        If the argument is no covariance of random slopes.
+    """
+    found = re.fullmatch(r"\s*corr\((.*)\)\s*", text)
+    if found is None:
+        return None
+    name, known = found[1].strip(), {}
+    for matrix in matrices:
+        for i, j in combinations(range(len(matrix.places)), 2):
+            at = matrix.places[i][j], matrix.places[i][i], matrix.places[j][j]
+            known[names[at[0]]] = at
+    if name not in known:
+        raise EstimationError(
+            f"corr() is of a covariance of random slopes, not of {name!r}"
+            f"{did_you_mean(name, known)}; covariances are {', '.join(known) or 'none'}"
+        )
+    return _correlation(*known[name])
+
+
+def _correlation(place: int, first: int, second: int) -> Smooth:
+    """Return the correlation of two effects from the places of covariance and variances."""
+
+    def value(v: FloatArray, beta: FloatArray) -> float:
+        product = v[first] * v[second]
+        return float(np.clip(v[place] / math.sqrt(product), -1.0, 1.0)) if product > 0.0 else 0.0
+
+    def slopes(v: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        found, correlation = np.zeros_like(v), value(v, beta)
+        product = v[first] * v[second]
+        if not product > 0.0 or abs(correlation) >= 1.0 - _SINGULAR:
+            return np.full_like(v, np.nan), np.zeros_like(beta)
+        found[place] = 1.0 / math.sqrt(product)
+        found[first], found[second] = (-0.5 * correlation / v[t] for t in (first, second))
+        return found, np.zeros_like(beta)
+
+    return Smooth(value, slopes, "correlation")
 
 
 _STEP = 1e-30

@@ -297,7 +297,7 @@ def are_computable(values: FloatArray) -> bool:
 
 
 Form: TypeAlias = Literal["linear", "root", "ratio", "share"]
-Scale: TypeAlias = Literal["variance", "share", "real"]
+Scale: TypeAlias = Literal["variance", "share", "correlation", "real"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -389,7 +389,7 @@ class Smooth:
     ----------
     function : f(σ², β) of (k,) and (p,) arrays
     slopes : its gradients by both, (k,) and (p,)
-    scale : the range of its values: ``"variance"``, ``"share"`` or ``"real"``
+    scale : the range of its values: ``"variance"``, ``"share"``, ``"correlation"`` or ``"real"``
     uses_fixed : whether it depends on the fixed effects
     """
 
@@ -504,6 +504,7 @@ TRANSFORMS: dict[Scale, tuple[Transform, Transform]] = {
     "real": (_identity, _identity),
     "variance": (np.log, np.exp),
     "share": (_logit, _share),
+    "correlation": (np.arctanh, np.tanh),
 }
 """Transformations to the real line and back, by range of values."""
 

@@ -12,10 +12,10 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators import Estimate
-from vcomp.estimators.likelihood import LikelihoodEngine, choose_engine
+from vcomp.estimators.likelihood import LikelihoodEngine, MatricesLikelihood, choose_engine
 from vcomp.exceptions import EstimationError, check_alpha
-from vcomp.formula import refuse_blocks
-from vcomp.inference import Quantities, Smooth, profile, read_quantity
+from vcomp.formula import EffectMatrix
+from vcomp.inference import Quantities, Smooth, profile, read_correlation, read_quantity
 from vcomp.inference.intervals import Limits
 from vcomp.inference.profile import (
     Constraint,
@@ -23,7 +23,9 @@ from vcomp.inference.profile import (
     NearbyEnds,
     ProfileCurve,
     RatioConstraint,
+    SmoothConstraint,
     profile_fixed_effect,
+    profile_matrices,
     profile_quantity,
 )
 from vcomp.model.row_access import RowAccess
@@ -150,9 +152,9 @@ class MaximisedLikelihood:
             raise EstimationError(
                 f"a profile needs a maximum, and the fit did not converge: {estimate.status}"
             )
-        refuse_blocks(
-            access.data.design.formula, "a profile", "use interval='mls', 'wald' or 'bootstrap'"
-        )
+        if access.data.statistics.blocks is not None:
+            matrices = MatricesLikelihood(access.data.statistics, reml=estimate.method == "reml")
+            return MaximisedMatrices(matrices, estimate, np.zeros(len(estimate.names), dtype=bool))
         name = estimate.certificate.engine
         engine = choose_engine(
             access.data.statistics,
@@ -189,8 +191,11 @@ class MaximisedLikelihood:
         turned = RatioConstraint(_denominator(q), q.a[0])
         return self.profile(turned, name, alpha, points).reciprocal()
 
-    def nearby_ends(self, alpha: float) -> NearbyEnds:
-        """Return a search for interval ends with confidence 1 − alpha, without known ends."""
+    def nearby_ends(self, alpha: float) -> NearbyEnds | None:
+        """Return a search for interval ends with confidence 1 − alpha, without known ends.
+
+        None if each profile has to be traced.
+        """
         from scipy.special import ndtri
 
         top = self.engine.loglike(self.estimate.values)
@@ -220,6 +225,33 @@ class MaximisedLikelihood:
             held=self.held,
             alpha=alpha,
             name=name,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MaximisedMatrices(MaximisedLikelihood):
+    """The likelihood of a model of covariance matrices, and its maximum."""
+
+    engine: MatricesLikelihood  # type: ignore[assignment]
+
+    def profile(
+        self, constraint: Constraint, name: str, alpha: float, points: int = 9
+    ) -> ProfileCurve:
+        """Return the profile of a quantity of the components."""
+        return profile_matrices(
+            self.engine, self.estimate.values, constraint, alpha=alpha, name=name, points=points
+        )
+
+    def nearby_ends(self, alpha: float) -> None:
+        """Return None: each profile is traced."""
+
+    def profile_coefficient(
+        self, place: int, name: str, alpha: float, design: Any
+    ) -> ProfileCurve:
+        """Refuse: the profile of a fixed effect."""
+        raise EstimationError(
+            f"the profile of the fixed effect {name} is for models of intercepts with one "
+            "residual variance; use interval='wald' or fixed_effects()"
         )
 
 
@@ -259,12 +291,15 @@ def profiles(
     """
     check_alpha(alpha)
     names, fixed = access.estimate.names, tuple(exog_names)
-    requested = _requested(what, names, fixed, access.estimate.held)
+    matrices = access.data.design.formula.matrices
+    requested = _requested(what, names, fixed, access.estimate.held, matrices)
     likelihood = MaximisedLikelihood.of(access)
     curves = {}
     for name, parameter in requested.items():
         if isinstance(parameter, Quantities):
             curves[name] = likelihood.profile_ratio(parameter, name, alpha)
+        elif isinstance(parameter, Smooth):
+            curves[name] = likelihood.profile(_smooth_constraint(parameter), name, alpha)
         elif parameter.is_fixed:
             design = access.data.design
             curves[name] = likelihood.profile_coefficient(parameter.place, name, alpha, design)
@@ -284,7 +319,8 @@ def _requested(
     names: tuple[str, ...],
     fixed: tuple[str, ...],
     held: tuple[str, ...],
-) -> dict[str, _Parameter | Quantities]:
+    matrices: Sequence[EffectMatrix],
+) -> dict[str, _Parameter | Quantities | Smooth]:
     """Return the parameter, or the quantity of components, for every requested name."""
     if what is None:
         names_of: Sequence[str] = [f"var({name})" for name in names if name not in held]
@@ -296,10 +332,11 @@ def _requested(
     known |= {f"var({name})": _Parameter(t, is_fixed=False) for t, name in enumerate(names)}
     # As in `params`, a name that a fixed effect and a component share means the fixed effect.
     known |= {name: _Parameter(j, is_fixed=True) for j, name in enumerate(fixed)}
-    requested: dict[str, _Parameter | Quantities] = {}
+    requested: dict[str, _Parameter | Quantities | Smooth] = {}
     for name in names_of:
         if name not in known:
-            requested[name] = _quantity(name, names, fixed)
+            correlation = read_correlation(name, names, matrices)
+            requested[name] = correlation or _quantity(name, names, fixed)
             continue
         parameter = known[name]
         stays = parameter.is_fixed or names[parameter.place] in fixed
@@ -400,15 +437,19 @@ class FromProfile:
                 "a quantity that depends on the fixed effects has no profile; use "
                 "interval='log' or 'bootstrap'"
             )
-        nothing = np.zeros(0)
-        constraint = profile.SmoothConstraint(
-            lambda v: q.function(v, nothing), lambda v: q.slopes(v, nothing)[0]
-        )
-        curve = self.likelihood.profile(constraint, "a quantity", alpha, points=0)
+        curve = self.likelihood.profile(_smooth_constraint(q), "a quantity", alpha, points=0)
         return Limits(np.array([curve.low]), np.array([curve.high]), PROFILE, curve.notes)
 
     def _is_known(self, weights: FloatArray) -> bool:
         return not (weights[~self.likelihood.held] != 0.0).any()
+
+
+def _smooth_constraint(q: Smooth) -> SmoothConstraint:
+    nothing = np.zeros(0)
+    low, high = (-1.0, 1.0) if q.scale == "correlation" else (-np.inf, np.inf)
+    return SmoothConstraint(
+        lambda v: q.function(v, nothing), lambda v: q.slopes(v, nothing)[0], low, high
+    )
 
 
 def _alike(q: Quantities) -> dict[int, dict[int, float]]:

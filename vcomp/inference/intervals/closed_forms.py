@@ -111,6 +111,27 @@ def logit_interval(
         return 1 / (1 + odds_against * np.exp(reach)), 1 / (1 + odds_against * np.exp(-reach))
 
 
+def correlation_interval(
+    value: FloatArray, se: FloatArray, alpha: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the delta method's interval of correlations on the scale of artanh (Fisher's z).
+
+    Parameters
+    ----------
+    value : (m,) estimates; the interval is nan where they are not between −1 and 1
+    se : (m,) their standard errors
+    alpha : the interval has confidence 1 − alpha
+
+    Examples
+    --------
+    >>> low, high = correlation_interval(np.array([0.5]), np.array([0.2]), 0.05)
+    >>> low.round(4), high.round(4)
+    (array([0.0266]), array([0.7914]))
+    """
+    low, high = logit_interval(0.5 * (1.0 + value), 0.5 * se, alpha)
+    return 2.0 * low - 1.0, 2.0 * high - 1.0
+
+
 def satterthwaite_interval(
     value: FloatArray, se: FloatArray, alpha: float
 ) -> tuple[FloatArray, FloatArray]:

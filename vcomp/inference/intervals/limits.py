@@ -27,6 +27,7 @@ from vcomp.inference.intervals.classical import (
     rests_on_two,
 )
 from vcomp.inference.intervals.closed_forms import (
+    correlation_interval,
     log_interval,
     logit_interval,
     satterthwaite_interval,
@@ -52,6 +53,7 @@ SATTERTHWAITE = "Satterthwaite"
 WALD = "Wald"
 LOG_SCALE = "delta method on the log scale"
 LOGIT_SCALE = "delta method on the logit scale"
+FISHER_SCALE = "delta method on Fisher's scale of correlations"
 
 AT_BOUND = "an estimate at its bound 0 has a one-sided interval, from 0 to its upper limit"
 NORMAL_EFFECTS = "effects are treated as normal, as {}"
@@ -426,11 +428,12 @@ def _subsets(places: list[int]) -> Iterator[list[int]]:
 
 
 def delta_limits(values: FloatArray, se: FloatArray, alpha: float, scale: Scale) -> Limits:
-    """Return intervals that are normal on the natural, log or logit scale, eq. (10.2)."""
+    """Return intervals that are normal on the scale of their values, eq. (10.2)."""
     interval, name = {
         "real": (wald_interval, WALD),
         "variance": (log_interval, LOG_SCALE),
         "share": (logit_interval, LOGIT_SCALE),
+        "correlation": (correlation_interval, FISHER_SCALE),
     }[scale]
     low, high = interval(values, se, alpha)
     return Limits(low, high, name if np.isfinite(low).any() else "")

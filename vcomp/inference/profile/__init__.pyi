@@ -2,6 +2,7 @@ from .constrained import Constraint as Constraint
 from .constrained import LinearConstraint as LinearConstraint
 from .constrained import RatioConstraint as RatioConstraint
 from .constrained import SmoothConstraint as SmoothConstraint
+from .matrices import profile_matrices as profile_matrices
 from .profile import NearbyEnds as NearbyEnds
 from .profile import profile_fixed_effect as profile_fixed_effect
 from .profile import profile_quantity as profile_quantity

@@ -127,7 +127,7 @@ class _Quantity:
         from scipy.special import ndtri
 
         level = -float(ndtri(0.5 * alpha))
-        self.scale = _coordinate(
+        self.scale = coordinate_of(
             self.span, self.estimate, *(self._distance(side, level) for side in (-1.0, 1.0))
         )
         start = Visit(self.estimate, 0.0, self._slope(1.0), self.here.v, self.here)
@@ -237,7 +237,7 @@ class _Quantity:
         return float(level**2 / (root - slope))
 
 
-def _coordinate(span: Range, estimate: float, below: float, above: float) -> Coordinate:
+def coordinate_of(span: Range, estimate: float, below: float, above: float) -> Coordinate:
     """Return a scale whose unit is the estimate, or a standard error if that is less."""
     low, high = span.low, span.high
     inner = estimate

@@ -25,7 +25,7 @@ from vcomp.design import Design
 from vcomp.exceptions import DataError, EstimationError, check_alpha
 from vcomp.formula import refuse_blocks
 from vcomp.inference.intervals import Limits
-from vcomp.inference.quantities import TRANSFORMS, Quantities, Smooth
+from vcomp.inference.quantities import TRANSFORMS, Quantities, Scale, Smooth
 from vcomp.inference.resampling.collection import (
     GeneratingFit,
     Levels,
@@ -447,8 +447,8 @@ def levels_in_words(
     return tuple(":".join(parts) for parts in zip(*columns, strict=True))
 
 
-_SCALE_OF: dict[str, JackknifeScale] = {"variance": "log", "share": "logit", "real": "natural"}
-_TRANSFORMS = {_SCALE_OF[place]: both for place, both in TRANSFORMS.items()}
+_SCALE_OF: dict[Scale, JackknifeScale] = {"variance": "log", "share": "logit", "real": "natural"}
+_TRANSFORMS = {name: TRANSFORMS[place] for place, name in _SCALE_OF.items()}
 
 
 def _is_inside(values: FloatArray, scale: JackknifeScale) -> BoolArray:

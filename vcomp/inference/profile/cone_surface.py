@@ -1,0 +1,226 @@
+"""The maximum of a likelihood of covariance matrices at which a quantity has a given value.
+
+Steps are those in the cone (:mod:`vcomp.estimators.likelihood.cone`), in the tangent plane of the
+surface: with its multiplier λ, and W of dθ = Σ tr(W dΣ), the gradient is G − λW. After each step
+the factors return to the surface by Newton's method. At a maximum (G − λW)L = 0, and G − λW has no
+positive eigenvalue in the null space of Σ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.likelihood import (
+    ConePlace,
+    ConeSearch,
+    MatricesLikelihood,
+    Parts,
+    factor_of,
+    positive_part,
+    stepped,
+    without_rotations,
+)
+from vcomp.exceptions import EstimationError
+from vcomp.inference.profile.constrained import ConstraintSurface
+
+_RAISED = 0.01
+"""Smallest eigenvalue from which a singular matrix starts."""
+
+_TOLERANCE, _STALLED = 1e-7, 1e-4
+"""Newton decrements at which a search ends, and at which it may if it is slow."""
+
+_STEPS, _RETURNS = 99, 60
+
+_ON_SURFACE = 1e-15
+"""Distance from the surface, in the size of its terms, that is rounding error."""
+
+_LEFT = 1e-11
+"""The same at which a step is not on the surface."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatricesOnSurface:
+    """The maximum of the likelihood on a surface.
+
+    Attributes
+    ----------
+    S : (k + 1, q, q) matrices of the climb
+    v : components
+    loglike : log-likelihood
+    multiplier : λ, dℓ = λ dθ
+    """
+
+    S: FloatArray
+    v: FloatArray
+    loglike: float
+    multiplier: float
+
+
+def maximise_matrices_on(
+    likelihood: MatricesLikelihood, start: FloatArray, surface: ConstraintSurface
+) -> MatricesOnSurface:
+    """Return the maximum of the likelihood of matrices on a surface.
+
+    Parameters
+    ----------
+    likelihood : of the matrices
+    start : (k + 1, q, q) matrices, on the surface or off it
+    surface : the constraint, of the components in their order
+
+    Raises
+    ------
+    EstimationError
+        If no step raises the likelihood before the conditions of a maximum are met, or the
+        surface is not reached.
+    """
+    search = SurfaceSearch(likelihood, surface)
+    try:
+        path, done = search.start(start).climb(
+            search.move, sought=(_TOLERANCE, 1e-6), stalled=(_STALLED, 1e-5), max_iter=_STEPS
+        )
+    except np.linalg.LinAlgError:
+        raise EstimationError(
+            "the profile cannot be traced: no covariance matrices were found at this value; use "
+            "a Wald interval or the parametric bootstrap"
+        ) from None
+    end = path[-1]
+    if not done:
+        raise EstimationError(
+            "the profile cannot be traced: no step along it raises the likelihood, although the "
+            f"maximum is {end.decrement:.2g} standard errors away; use a Wald interval or the "
+            "parametric bootstrap"
+        )
+    return MatricesOnSurface(end.S, search.components(end.S), end.loglike, search.multiplier)
+
+
+class SurfaceSearch(ConeSearch):
+    """The search for a maximum on a surface.
+
+    Parameters
+    ----------
+    likelihood, surface : as in :func:`maximise_matrices_on`
+    """
+
+    # Away from the maximum the average information is not near the curvature.
+    near = np.inf
+    updated_below = 0.0
+    ridge = 0.01
+
+    def __init__(self, likelihood: MatricesLikelihood, surface: ConstraintSurface) -> None:
+        super().__init__(likelihood)
+        self.surface, self.back, self.multiplier = surface, likelihood.back, 0.0
+        self._bend = np.zeros((len(self.elements),) * 2)
+        self._at = tuple(np.array(self.elements).T)
+
+    def components(self, S: FloatArray) -> FloatArray:
+        """Return the components, in their order."""
+        return np.asarray(self.back @ S[self._at])
+
+    def normal(self, S: FloatArray) -> FloatArray:
+        """Return the derivatives of the quantity by the elements."""
+        normal = self.back.T @ self.surface.normal(self.components(S))
+        if not np.isfinite(normal).all():
+            raise np.linalg.LinAlgError("the quantity has no derivatives here")
+        return np.asarray(normal)
+
+    def start(self, S: FloatArray) -> ConePlace:
+        """Return the place on the surface near matrices, which may be singular."""
+        factors = tuple(factor_of(raised(part)) for part in self.parts(S))
+        S = self.matrices(factors)
+        J = self.jacobian(factors)
+        H = J.T @ self.likelihood.information(S, "average") @ J
+        H, _ = without_rotations(factors, H, np.zeros(len(H)))
+        factors = self._onto_surface(factors, H)
+        return self.place(factors, self.matrices(factors), None, damping=1e-3)
+
+    def gradient(self, S: FloatArray) -> FloatArray:
+        """Return G − λW, with the λ that makes it smallest along the factors."""
+        G, n = self.likelihood.gradient(S), self.normal(S)
+        t, a, b = self._at
+        once = np.where(a == b, 1.0, 0.5)
+        J = self.jacobian(tuple(factor_of(part) for part in self.parts(S)))
+        M = J.T @ self.likelihood.information(S, "average") @ J
+        c, g = J.T @ n, J.T @ (G[self._at] / once)
+        # Columns that vanish do not decide on λ.
+        x = np.linalg.solve(M + np.trace(M) / len(M) * np.eye(len(M)), c)
+        self.multiplier = float(x @ g) / float(x @ c)
+        W = np.zeros_like(G)
+        W[t, a, b] = W[t, b, a] = once * n
+        return G - self.multiplier * W
+
+    def information(self, S: FloatArray, G: FloatArray, last: ConePlace | None) -> FloatArray:
+        """Return the information of the elements, with the curvature of the surface."""
+        found = super().information(S, G, last)
+        return found if last is None else found + self.multiplier * self._bend
+
+    def bounded(self, factors: Parts, S: FloatArray, H: FloatArray) -> FloatArray:
+        """Return H, positive across the surface."""
+        c = self.jacobian(factors).T @ self.normal(S)
+        return H + (float(np.trace(np.abs(H))) / float(c @ c)) * np.outer(c, c)
+
+    def system(
+        self,
+        factors: Parts,
+        S: FloatArray,
+        gradient_of_S: FloatArray,
+        information: FloatArray,
+        *,
+        is_near: bool,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return curvature and gradient in the factors, whose step is along the surface."""
+        H, g = super().system(factors, S, gradient_of_S, information, is_near=is_near)
+        c = self.jacobian(factors).T @ self.normal(S)
+        x = np.linalg.lstsq(H, c, rcond=1e-14)[0]
+        more = float(x @ g) / float(x @ c)
+        self.multiplier += more
+        return H, g - more * c
+
+    def moved(self, here: ConePlace, step: FloatArray) -> Parts | None:
+        """Return the factors after a step, on the surface; None if it is not reached."""
+        try:
+            factors = self._onto_surface(stepped(here.factors, step), here.H)
+        except np.linalg.LinAlgError:
+            return None
+        if not self.surface.is_flat:
+            self._update_bend(here.S, self.matrices(factors))
+        return factors
+
+    def _onto_surface(self, factors: Parts, H: FloatArray) -> Parts:
+        """Return factors on the surface, by Newton steps in the metric H."""
+        best, least = factors, np.inf
+        for _ in range(_RETURNS):
+            S = self.matrices(factors)
+            v, n = self.components(S), self.normal(S)
+            gap = self.surface.gap(v)
+            size = float(np.abs(n) @ np.abs(S[self._at]))
+            if not (np.isfinite(gap) and size > 0.0):
+                break
+            if abs(gap) < least * size:
+                best, least = factors, abs(gap) / size
+            elif least <= _LEFT:
+                break
+            if abs(gap) <= _ON_SURFACE * size:
+                break
+            c = self.jacobian(factors).T @ n
+            x = np.linalg.lstsq(H, c, rcond=1e-14)[0]
+            factors = stepped(factors, (gap / float(x @ c)) * x)
+        if least > _LEFT:
+            raise np.linalg.LinAlgError("the surface is not reached")
+        return best
+
+    def _update_bend(self, before: FloatArray, after: FloatArray) -> None:
+        """Update the curvature of the surface from the change of its normal (rank one)."""
+        d = (after - before)[self._at]
+        rest = self.normal(after) - self.normal(before) - self._bend @ d
+        along = float(rest @ d)
+        if abs(along) > 1e-8 * np.linalg.norm(rest) * np.linalg.norm(d):
+            self._bend = self._bend + np.outer(rest, rest) / along
+
+
+def raised(S: FloatArray) -> FloatArray:
+    """Return a matrix, with larger eigenvalues if it is singular."""
+    values = np.linalg.eigvalsh(S)
+    return S if values[0] > 1e-9 * max(values[-1], 1e-6) else positive_part(S, _RAISED)
