@@ -4,7 +4,7 @@
 #
 #     Rscript tests/reference/slopes_profile.R
 #
-# Packages: lme4, jsonlite; nlme for its table.
+# Packages: lme4, jsonlite.
 
 suppressMessages({
   library(jsonlite)
@@ -27,8 +27,7 @@ ends <- function(package, table, formula) {
 }
 
 stored <- list(
-  sleepstudy = ends("lme4", "sleepstudy", "Reaction ~ Days + (Days|Subject)"),
-  orthodont = ends("nlme", "Orthodont", "distance ~ age + (age|Subject)")
+  sleepstudy = ends("lme4", "sleepstudy", "Reaction ~ Days + (Days|Subject)")
 )
 write(toJSON(stored, auto_unbox = TRUE, digits = I(15), pretty = TRUE), target)
 print(lapply(stored, function(s) unlist(s$ends)))

@@ -14,8 +14,7 @@ from scipy.stats import chi2
 import vcomp
 from tests.reference.tables import VALUES
 
-PATH = VALUES / "slopes_profile.json"
-STORED = json.loads(PATH.read_text(encoding="utf-8")) if PATH.exists() else {}
+STORED = json.loads((VALUES / "slopes_profile.json").read_text(encoding="utf-8"))
 NAME = "g[(Intercept),x]"
 CORRELATION = f"corr({NAME})"
 

@@ -206,7 +206,7 @@ class SurfaceSearch(ConeSearch):
                 break
             c = self.jacobian(factors).T @ n
             x = np.linalg.lstsq(H, c, rcond=1e-14)[0]
-            factors = stepped(factors, (gap / float(x @ c)) * x)
+            factors = stepped(factors, np.asarray((gap / float(x @ c)) * x, dtype=float))
         if least > _LEFT:
             raise np.linalg.LinAlgError("the surface is not reached")
         return best

@@ -142,7 +142,7 @@ class _MatrixQuantity:
         information = self.likelihood.information_of(v, "average")
         scale = np.sqrt(np.maximum(np.diagonal(information), 1e-300))
         x = np.linalg.pinv(information / np.outer(scale, scale), rcond=1e-12) @ (n / scale)
-        return float(np.sqrt(max(x @ (n / scale), 0.0))) / self.constraint.slope_factor(v)
+        return float(np.sqrt(max(float(x @ (n / scale)), 0.0))) / self.constraint.slope_factor(v)
 
     def trace(self, alpha: float) -> Trace:
         """Return the trace with the estimate as its only point."""
