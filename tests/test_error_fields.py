@@ -65,7 +65,7 @@ NAMES = {
     "level": re.compile(r"\blevel\s+$"),
 }
 ERRORS = {name for name in vcomp.__all__ if name.endswith("Error")}
-OPTIONS = {("identify.py", "column"), ("prediction.py", "level")}
+OPTIONS = {("identify.py", "column"), ("located_rows.py", "level")}
 """Messages about the columns of X by number, and about the option `level`."""
 
 

@@ -90,6 +90,7 @@ def several_scores(
         found = f"{text}: {name!r} holds different measures ({several}); keep one: {keep}"
         return SeveralScoresError(found, [name], None, None)
     facets = [name for name in columns if name.lower() not in _REPEATS]
+    columns = [*facets, *(name for name in columns if name not in facets)]
     formula = _formula(frame, [measured, on, *facets], score, is_partial or
                        len(facets) < len(columns), is_compared=is_compared)  # fmt: skip
     factor = measured if is_compared else None

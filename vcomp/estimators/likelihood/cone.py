@@ -380,11 +380,11 @@ class ConeSearch:
         )
 
     def gradient(self, S: FloatArray) -> FloatArray:
-        """Return the gradient of what is maximised."""
+        """Return the gradient of the objective."""
         return self.likelihood.gradient(S)
 
     def moved(self, here: ConePlace, step: FloatArray) -> Parts | None:
-        """Return the factors after a step of their stacked columns; None if there are none."""
+        """Return the factors after a step of their stacked columns; None without factors."""
         return stepped(here.factors, step)
 
     def bounded(self, factors: Parts, S: FloatArray, H: FloatArray) -> FloatArray:

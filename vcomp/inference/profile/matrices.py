@@ -42,7 +42,7 @@ it is left out."""
 
 
 _FARTHEST = 1.0
-"""Largest first step on the coordinate: beside a singular matrix standard errors are large."""
+"""Largest first step on the coordinate: standard errors are large near a singular matrix."""
 
 
 def profile_matrices(
