@@ -142,11 +142,11 @@ def test_monte_carlo_errors_stand_beside_standard_errors():
 
 
 def test_the_term_whose_effects_are_drawn():
-    assert _term(("a", "Residual"), None) == "a"
-    assert _term(("a", "b", "Residual"), "b") == "b"
+    assert _term(("a",), None) == "a"
+    assert _term(("a", "b"), "b") == "b"
     with pytest.raises(vcomp.DataError, match=r"needs a term; .*one of \['a', 'b'\]"):
-        _term(("a", "b", "Residual"), None)
-    for names in (("a", "Residual"), ("a", "b", "Residual")):
+        _term(("a", "b"), None)
+    for names in (("a",), ("a", "b", "Residual")):
         with pytest.raises(vcomp.DataError, match="'c' has no predicted effects"):
             _term(names, "c")
 

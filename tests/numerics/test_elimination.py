@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.sparse import block_array, csr_array, tril
 
 from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
-from vcomp.numerics.sparse.elimination import Direction, Factor, Pattern, _span
+from vcomp.numerics.sparse.elimination import Direction, Factor, Pattern, span_of
 from vcomp.numerics.sparse.elimination_order import (
     EliminationOrder,
     LeafPairs,
@@ -375,7 +375,7 @@ def test_entries_are_counted_up_to_a_limit(n):
 def test_places_side_by_side_need_no_copy(places):
     places = np.array(places, dtype=np.int64)
     rows = np.arange(9.0)
-    found = rows[_span(places)]
+    found = rows[span_of(places)]
     np.testing.assert_array_equal(found, rows[places])
     side_by_side = places.size > 0 and places.tolist() == list(range(places[0], places[-1] + 1))
     assert np.shares_memory(found, rows) == side_by_side

@@ -180,7 +180,7 @@ def test_combinations_of_components_in_words(vector, text):
 def test_starts_are_raised_where_they_are_not_clearly_above_zero():
     start = np.array([3.0, -1.0, 0.4e-9, 0.6e-9, 2.0])
     for n, p, total in ((13, 3, 5.0), (3, 3, 50.0)):
-        engine = SimpleNamespace(rss=50.0, n=n, n_fixed=p, mivque0=lambda: start)
+        engine = SimpleNamespace(rss=50.0, n=n, n_fixed=p, mean_weight=1.0, mivque0=lambda: start)
         found = _default_start(engine)
         raised = 0.01 * total / 5.0
         kept = [3.0, raised, raised, 0.6e-9 if total == 5.0 else raised, 2.0]

@@ -232,7 +232,7 @@ class Told:
     `value` and `score` are functions of the components, or the same everywhere.
     """
 
-    n, n_fixed, reml, kinds = 12, 1, True, ("average",)
+    n, n_fixed, reml, kinds, mean_weight = 12, 1, True, ("average",), 1.0
 
     def __init__(self, score, average, value=0.0, *, exact=True, curvature=None):
         self.told = value, score

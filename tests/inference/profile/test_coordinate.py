@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vcomp.inference.profile.constrained import Range
-from vcomp.inference.profile.profile import _coordinate
+from vcomp.inference.profile.profile import coordinate_of
 
 ATTAINED = np.array([True])
 SPANS = {
@@ -27,7 +27,7 @@ SPANS = {
 def test_a_scale_and_its_inverse(name):
     """t(θ(t)) = t, θ' is its slope, and odds are 1 (t = 0 but for κ) at the centre."""
     span, estimate = SPANS[name]
-    at = _coordinate(span, estimate, 0.4, 0.6)
+    at = coordinate_of(span, estimate, 0.4, 0.6)
     soft_low, soft_high = at.soft_low, at.soft_high
     assert (soft_low > 0.0) == (span.zero_low is not None)
     assert (soft_high > 0.0) == (span.zero_high is not None)
@@ -51,18 +51,18 @@ def test_a_scale_and_its_inverse(name):
 
 def test_units():
     """The distance of the estimate from the end; a standard error where there is no end."""
-    at = _coordinate(Range(-np.inf, np.inf), 7.0, 0.4, 0.6)
+    at = coordinate_of(Range(-np.inf, np.inf), 7.0, 0.4, 0.6)
     assert (at.centre, at.unit) == (7.0, 0.6)
-    assert _coordinate(Range(2.0, np.inf), 5.0, 0.4, 0.6).unit == 3.0
-    assert _coordinate(Range(-np.inf, 2.0), -1.0, 0.4, 0.6).unit == 3.0
-    assert _coordinate(Range(-1.0, 3.0), 0.0, 0.4, 0.6).unit == 3.0
-    low = _coordinate(Range(2.0, np.inf, ATTAINED), 2.1, 0.4, 0.6)
+    assert coordinate_of(Range(2.0, np.inf), 5.0, 0.4, 0.6).unit == 3.0
+    assert coordinate_of(Range(-np.inf, 2.0), -1.0, 0.4, 0.6).unit == 3.0
+    assert coordinate_of(Range(-1.0, 3.0), 0.0, 0.4, 0.6).unit == 3.0
+    low = coordinate_of(Range(2.0, np.inf, ATTAINED), 2.1, 0.4, 0.6)
     assert low.centre == pytest.approx(2.3)
-    high = _coordinate(Range(-np.inf, 2.0, None, ATTAINED), 2.0, 0.4, 0.6)
+    high = coordinate_of(Range(-np.inf, 2.0, None, ATTAINED), 2.0, 0.4, 0.6)
     assert high.centre == pytest.approx(1.8)
-    low = _coordinate(Range(2.0, np.inf), 2.0, 0.4, 0.6)
+    low = coordinate_of(Range(2.0, np.inf), 2.0, 0.4, 0.6)
     assert (low.centre, low.unit) == pytest.approx((2.3, 0.3))
-    high = _coordinate(Range(-np.inf, 2.0), 2.0, 0.4, 0.6)
+    high = coordinate_of(Range(-np.inf, 2.0), 2.0, 0.4, 0.6)
     assert (high.centre, high.unit) == pytest.approx((1.8, 0.2))
-    near = _coordinate(Range(0.0, 0.2, ATTAINED, ATTAINED), 0.0, 0.4, 0.6)
+    near = coordinate_of(Range(0.0, 0.2, ATTAINED, ATTAINED), 0.0, 0.4, 0.6)
     assert near.centre == pytest.approx(0.1)

@@ -22,7 +22,7 @@ from vcomp.inference.profile.constrained import (
     RatioConstraint,
     SmoothConstraint,
 )
-from vcomp.inference.profile.profile import _coordinate, _Quantity, profile_quantity
+from vcomp.inference.profile.profile import _Quantity, coordinate_of, profile_quantity
 
 # Against dense formulas -------------------------------------------------------------------------
 
@@ -370,7 +370,7 @@ def test_a_quantity_that_nothing_moves_is_guessed_by_its_size():
 def test_the_scale_of_a_trace(low, high, attained, estimate, distances, centre, unit):
     """About the estimate, or about what is next to it where an end of the range is attained."""
     zeros = [np.ones(2, dtype=bool) if end in attained else None for end in ("low", "high")]
-    found = _coordinate(Range(low, high, *zeros), estimate, *distances)
+    found = coordinate_of(Range(low, high, *zeros), estimate, *distances)
     assert (found.low, found.high) == (low, high)
     assert (found.centre, found.unit) == pytest.approx((centre, unit), rel=1e-12)
     assert [found.soft_low > 0.0, found.soft_high > 0.0] == [zero is not None for zero in zeros]
