@@ -11,6 +11,7 @@ import pytest
 from scipy.optimize import minimize
 
 import vcomp
+from vcomp.estimators.likelihood import MatricesLikelihood
 from vcomp.exceptions import DesignError, EstimationError
 
 
@@ -270,6 +271,24 @@ def test_standard_errors_and_degrees_of_freedom(name, method):
     variances = np.diagonal(np.linalg.inv(dense.observed(theta)))
     np.testing.assert_allclose(sorted(np.square(res.bse_vcomp)), sorted(variances), rtol=1e-6)
     np.testing.assert_allclose(res.df_fe, dense.satterthwaite(theta), rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["reml", "ml"])
+@pytest.mark.parametrize("least", [1e-2, 1e-4])
+def test_information_of_nearly_singular_matrices(least, method):
+    # Inverses of the matrix have 1/least in every place, and information its fourth power.
+    text, fixed, bars = FORMULAS["intercept and slope"]
+    frame = frame_of(LARGE)
+    statistics = vcomp.VarianceComponentsModel(text, frame).statistics
+    likelihood = MatricesLikelihood(statistics, reml=method == "reml")
+    a, b = np.array([0.6, 0.8]), np.array([0.8, -0.6])
+    L = np.outer(a, a) + least * np.outer(b, b)
+    found = likelihood.information_of(np.array([L[0, 0], L[1, 1], L[0, 1], 0.7]), "observed")
+    expected = Dense(frame, fixed, bars, reml=method == "reml").observed(
+        np.array([L[0, 0], L[0, 1], L[1, 1], 0.7])
+    )[np.ix_([0, 2, 1, 3], [0, 2, 1, 3])]
+    size = np.sqrt(np.abs(np.diagonal(expected)))
+    assert np.abs((found - expected) / np.outer(size, size)).max() <= 1e-7
 
 
 def test_negative_covariances_count_in_degrees_of_freedom():

