@@ -380,3 +380,94 @@ def test_weights_are_no_term():
 def test_several_responses_have_no_offsets():
     with pytest.raises(vcomp.FormulaError, match="no offsets"):
         vcomp.fit_multivariate("y + x ~ offset(o) + (1|a)", DATA)
+
+
+SHIFTED = DATA.assign(y=DATA["y"] + 5.0, five=5.0)
+"""Scores with a known part: with it as offset, means must be those of the scores themselves."""
+
+
+@pytest.mark.parametrize(
+    ("model", "facet"), [("y ~ (1|a)", "a"), ("y ~ kind + (1|a)", "kind"), ("y ~ C(b)", "C(b)")]
+)
+def test_means_of_levels_have_the_mean_offset(model, facet):
+    model = model if "|" in model else f"{model} + (1|a)"
+    plain = vcomp.fit(model, SHIFTED)
+    res = vcomp.fit(model, SHIFTED, offset="five")
+    stored = vcomp.VarianceComponentsResults.from_json(res.to_json())
+    expected = plain.compare_levels(facet).means
+    for other in (res, stored):
+        found = other.compare_levels(facet)
+        pd.testing.assert_series_equal(found.means, expected, rtol=1e-9)
+        assert "Means include the mean offset of the rows, 5." in found.notes
+
+
+def test_pairs_of_marginal_means_have_the_mean_offset():
+    plain = vcomp.fit("y ~ kind + (1|a)", SHIFTED).marginal_means("kind")
+    found = vcomp.fit("y ~ kind + (1|a)", SHIFTED, offset="five").marginal_means("kind")
+    np.testing.assert_allclose(found.table["mean"], plain.table["mean"], rtol=1e-9)
+    (compared,), (expected,) = found.comparisons.values(), plain.comparisons.values()
+    np.testing.assert_allclose(compared.means, expected.means, rtol=1e-9)
+
+
+@pytest.mark.parametrize("load", [False, True])
+def test_scores_on_the_scale_of_the_response_are_refused_with_offsets(load):
+    res = vcomp.fit("y ~ (1|a) + (1|b)", SHIFTED, offset="five")
+    if load:
+        res = vcomp.VarianceComponentsResults.from_json(res.to_json())
+    with pytest.raises(vcomp.PlanError, match="subtract the offset from the response"):
+        res.universe_scores("a")
+    with pytest.raises(vcomp.PlanError, match="one constant and no offset"):
+        res.dstudy(b=5).phi_lambda(5.0)
+
+
+@pytest.mark.parametrize("load", [False, True])
+def test_the_mean_offset_of_a_stream_is_not_known(load):
+    res = vcomp.fit("y ~ kind + (1|a)", SHIFTED, offset="five", stream=True)
+    if load:
+        res = vcomp.VarianceComponentsResults.from_json(res.to_json())
+    with pytest.raises(vcomp.DataError, match="the mean offset, which is not known"):
+        res.compare_levels("kind")
+
+
+def test_fits_with_other_offsets_are_not_compared():
+    res = vcomp.fit("y ~ (1|a)", SHIFTED, offset="five", method="ml")
+    with pytest.raises(vcomp.DataError, match="have different offsets"):
+        vcomp.compare(res, vcomp.fit("y ~ (1|a) + (1|b)", SHIFTED, method="ml"))
+    same = vcomp.fit("y ~ offset(five) + (1|a) + (1|b)", SHIFTED, method="ml")
+    assert vcomp.compare(res, same).table["p_value"].iloc[1] < 0.5
+
+
+def test_summaries_say_what_the_offset_is_part_of():
+    text = str(vcomp.fit("y ~ (1|a)", SHIFTED, offset="five").summary())
+    assert "Fitted values include the offset; the intercept does not." in text
+
+
+def test_series_have_the_labels_of_the_rows():
+    shuffled = DATA.sample(frac=1.0, random_state=1)
+    with pytest.raises(vcomp.DataError, match=r"weights=w.to_numpy\(\)"):
+        vcomp.fit(MODEL, shuffled, weights=DATA["w"])
+    expected = vcomp.fit(MODEL, DATA, weights="w").params
+    for given in (shuffled["w"], shuffled["w"].to_numpy()):
+        found = vcomp.fit(MODEL, shuffled, weights=given).params
+        np.testing.assert_allclose(found, expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "given", [pd.Timestamp("2020") + pd.to_timedelta(DATA["n"], "D"), DATA["w"] + 1j]
+)
+def test_weights_are_no_dates_and_not_complex(given):
+    with pytest.raises(vcomp.DataError, match="must be numbers"):
+        vcomp.fit(MODEL, DATA, weights=given)
+
+
+def test_masked_weights_are_missing():
+    given = np.ma.array(DATA["w"], mask=DATA.index < 4)
+    with pytest.warns(vcomp.VcompWarning, match="weights= 4"):
+        res = vcomp.fit(MODEL, DATA, weights=given)
+    expected = vcomp.fit(MODEL, DATA[DATA.index >= 4], weights="w").params
+    np.testing.assert_array_equal(res.params, expected)
+
+
+def test_dstudies_say_the_weight_of_a_score():
+    study = vcomp.fit("y ~ (1|a) + (1|b)", DATA, weights="w").dstudy(b=5)
+    assert "A score is one of weight 1: weights='w'." in study.notes

@@ -10,6 +10,7 @@ from .paths import data_files as data_files
 from .reading import Missing as Missing
 from .reading import Reading as Reading
 from .reading import level_columns as level_columns
+from .row_columns import OffsetOfRows as OffsetOfRows
 from .row_columns import RowColumns as RowColumns
 from .row_columns import WeightsOfRows as WeightsOfRows
 from .row_columns import refuse_known_variances as refuse_known_variances

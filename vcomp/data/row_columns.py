@@ -56,6 +56,34 @@ class WeightsOfRows:
 
 
 @dataclass(frozen=True, slots=True)
+class OffsetOfRows:
+    """The offsets of the rows of a fit.
+
+    Attributes
+    ----------
+    mean : which means of scores include; None where rows were read in batches
+    """
+
+    mean: float | None
+
+    @property
+    def known_mean(self) -> float:
+        """The mean.
+
+        Raises
+        ------
+        DataError
+            If the rows were read in batches.
+        """
+        if self.mean is None:
+            raise DataError(
+                "means include the mean offset, which is not known of rows that are read in "
+                "batches: fit a frame, or pass stream=False"
+            )
+        return self.mean
+
+
+@dataclass(frozen=True, slots=True)
 class RowColumns:
     """Columns of the data, or arrays, with a number for each row.
 
@@ -88,11 +116,15 @@ class RowColumns:
                 continue
             array = np.asarray(given)
             if array.ndim != 1:
+                what = repr(given) if array.ndim == 0 else f"an array of {array.ndim} dimensions"
                 raise DataError(
                     f"{option}= must be the name of a column or an array with a number for each "
-                    f"row, not {given!r}"
+                    f"row, not {what}"
                 )
-            object.__setattr__(self, option, array)
+            if isinstance(given, np.ma.MaskedArray):
+                array = np.ma.filled(given.astype(float), np.nan)
+            if not hasattr(given, "iloc"):  # a Series keeps the labels of its rows
+                object.__setattr__(self, option, array)
 
     def _given(self) -> Iterator[tuple[str, Any]]:
         for field in fields(self):
@@ -136,13 +168,17 @@ class RowColumns:
                     f"data, and pass its name, {option}='x'"
                 )
 
-    def joined(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, Self]:
+    def joined(self, frame: pd.DataFrame, labels: pd.Index | None) -> tuple[pd.DataFrame, Self]:
         """Return a frame with arrays as columns, and these options as names of columns.
+
+        Parameters
+        ----------
+        labels : of the rows of the frame; None where they are just numbered
 
         Raises
         ------
         DataError
-            If an array has another length than the frame.
+            If an array has another length than the frame, or a Series other labels.
         """
         arrays, named = {}, {}
         for option, given in self._given():
@@ -152,8 +188,15 @@ class RowColumns:
                 raise DataError(
                     f"{option}= has {given.size:,} numbers, and the data have {len(frame):,} rows"
                 )
+            if labels is not None and hasattr(given, "iloc") and not given.index.equals(labels):
+                at = int(np.argmin(given.index == labels))
+                raise DataError(
+                    f"{option}= is a Series whose labels are not those of the rows, the first "
+                    f"{given.index[at]} and {labels[at]}: make it a column of the data, or "
+                    f"pass numbers in the order of the rows, {option}=w.to_numpy()"
+                )
             name = f"{option}="
-            arrays[name], named[option] = given, name
+            arrays[name], named[option] = np.asarray(given), name
         return (frame.assign(**arrays), replace(self, **named)) if arrays else (frame, self)
 
     def for_prediction(self, columns: Collection[str]) -> RowColumns:
@@ -193,8 +236,11 @@ class RowColumns:
             return None
         column = frame[name]
         written = f"{option}={name!r}" if not name.endswith("=") else name
+        array = np.asarray(column)
         try:
-            values = exact_floats(written, np.asarray(column))
+            if array.dtype.kind in "Mmc":  # dates, durations and complex numbers become floats
+                raise TypeError
+            values = exact_floats(written, array)
         except (TypeError, ValueError):
             raise DataError(
                 f"{written} must be numbers, and it holds {column.iloc[0]!r}"

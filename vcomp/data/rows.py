@@ -89,7 +89,7 @@ class Rows:
         if names is None:
             names = reading.columns(formula, source)
         frame, sizes = source.read_parts(names)
-        frame, columns = reading.row_columns.joined(frame)
+        frame, columns = reading.row_columns.joined(frame, source.row_labels)
         part, tally = CompleteRows.of(formula, frame, reading.environment), None
         if len(sizes) > 1:  # a single file need not be named
             tally = part.tally.by_part(part.keep, part.y, sizes)

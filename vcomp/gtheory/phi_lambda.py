@@ -201,7 +201,7 @@ def check_mean(mean: MeanOfScores | None) -> MeanOfScores:
     if mean is None or not mean.is_mean:
         raise PlanError(
             "Φ(λ) compares the mean of all scores with the cut score: it needs a fit whose fixed "
-            "part is one constant, or published components with mean= and sizes="
+            "part is one constant and no offset, or published components with mean= and sizes="
         )
     return mean
 

@@ -173,7 +173,7 @@ def of_compared(
     index = pd.Index(pd.Series(names, dtype=object), name=facet)
     return PairwiseComparisons(
         table=pairs_table(names, pairs, {}, values, family, alpha),
-        means=pd.Series(compared.means[kept], index=index, name="mean"),
+        means=pd.Series(compared.means[kept] + record.mean_offset, index=index, name="mean"),
         facet=facet,
         test=_words(test, compared, tests),
         symbol=compared.symbol if test != "tukey" else "q",
@@ -181,6 +181,7 @@ def of_compared(
         alpha=alpha,
         notes=(
             *compared.notes,
+            *record.on_offset,
             *_left_out(facet, compared, levels),
             *_on_error(record, compared, places),
             *notes,

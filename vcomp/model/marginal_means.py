@@ -158,9 +158,8 @@ def marginal_means(
     grid, notes = _grid(record, access, (*within, *names), dict(at or {}))
     rows, tests = np.flatnonzero(grid.estimable), fixed_fit(record, access)
     found = tests.of_rows(grid.X[rows], alpha, ddf, cov_type)
-    offset = _mean_offset(access)
-    if offset:
-        notes.append(f"Means include the mean offset of the rows, {display.number(offset)}.")
+    offset = record.mean_offset
+    notes += record.on_offset
     table = pd.DataFrame(index=_index(grid, range(len(grid.names))))
     for column, source in _COLUMNS.items():
         values = np.full(len(table), np.nan)
@@ -196,15 +195,6 @@ def marginal_means(
         alpha=alpha,
         notes=(*notes, *record.caveats),
     )
-
-
-def _mean_offset(access: RowAccess) -> float:
-    """Return the mean of the offsets of the rows, 0 without offsets."""
-    data = access.data
-    if not data.design.formula.offsets and data.reading.row_columns.offset is None:
-        return 0.0
-    offset = data.kept_rows.offset
-    return 0.0 if offset is None else float(offset.mean())
 
 
 _COLUMNS = {"mean": "coef", "std_error": "std_error", "df": "df", "low": "low", "high": "high"}

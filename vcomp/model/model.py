@@ -482,6 +482,7 @@ class VarianceComponentsModel(LikelihoodOfData):
             tables=TablesOfFit(data, estimate),
             response_sums=data.response_sums,
             weights=data.weights,
+            offset=data.offset,
             left_out=() if fixed.left_out is None else fixed.left_out.left_out_names,
         )
 

@@ -12,7 +12,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, Json, LongArray
 from vcomp.codec import Format, stored
-from vcomp.data import WeightsOfRows, refuse_weights
+from vcomp.data import OffsetOfRows, WeightsOfRows, refuse_weights
 from vcomp.design import Design, Structure
 from vcomp.estimators import Estimate, quadratic
 from vcomp.exceptions import DataError, EstimationError, VcompError
@@ -377,6 +377,7 @@ class FitRecord:
     level_values : universe scores and differences of levels, in a result without rows; None
         without
     weights : those of the rows; None where all count alike
+    offset : offsets of the rows; None without
     """
 
     formula: str
@@ -391,6 +392,7 @@ class FitRecord:
     left_out: tuple[str, ...] = ()
     level_values: StoredLevels | None = None
     weights: WeightsOfRows | None = None
+    offset: OffsetOfRows | None = None
 
     # Format 1 had no held components, iterations and seconds.
     _FORMAT: ClassVar[Format] = Format("VarianceComponentsResults", 2, "a result")
@@ -405,6 +407,25 @@ class FitRecord:
     def caveats(self) -> tuple[str, ...]:
         """The sentence on all standard errors and intervals of a fit that did not converge."""
         return () if self.estimate.converged else (display.sentence(NOT_CONVERGED),)
+
+    @property
+    def mean_offset(self) -> float:
+        """The part of means of scores that is known, 0 without offsets.
+
+        Raises
+        ------
+        DataError
+            If the rows were read in batches.
+        """
+        return 0.0 if self.offset is None else self.offset.known_mean
+
+    @property
+    def on_offset(self) -> tuple[str, ...]:
+        """The sentence on means of a fit with offsets."""
+        if self.offset is None:
+            return ()
+        mean = display.number(self.offset.known_mean)
+        return (f"Means include the mean offset of the rows, {mean}.",)
 
     def _check(self) -> None:
         """Raise a ValueError if names, numbers of levels and shapes contradict each other."""

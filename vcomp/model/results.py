@@ -471,6 +471,8 @@ def _notes(record: FitRecord, found: Limits, source: IntervalSource) -> list[str
         )
     if record.weights is not None:
         notes.append(display.sentence(record.weights.residual))
+    if record.offset is not None:
+        notes.append("Fitted values include the offset; the intercept does not.")
     values = np.array(estimate.values)
     estimated = ~np.isin(np.array(estimate.names, dtype=object), estimate.held)
     if (values[estimated] == 0.0).any() and values.any():

@@ -338,6 +338,7 @@ def compared_fit(res: Fitted) -> hypotheses.ComparedFit:
         covariances=record.components.covariance_names,
         groups=record.components.groups,
         weights=record.weights,
+        offset=record.offset,
     )
 
 

@@ -100,11 +100,12 @@ class UniverseScores(HasDStudies, Fitted):
         return pooled_source(self._record, self._planned_components(), interval, negative)
 
     def _planned_notes(self) -> tuple[str, ...]:
-        groups = self._record.tables.components.groups
+        groups, weights = self._record.tables.components.groups, self._record.weights
+        notes = () if weights is None else (f"A score is one of weight 1: {weights.option}.",)
         if groups is None:
-            return ()
+            return notes
         which = f"the mean of the residual variances of the levels of {groups.written}"
-        return (f"Residual: {which}; error_variances() has the D-study of each.",)
+        return (f"Residual: {which}; error_variances() has the D-study of each.", *notes)
 
     def _components(self) -> VarianceComponents:
         return self._record.tables.components
@@ -114,7 +115,8 @@ class UniverseScores(HasDStudies, Fitted):
 
     def _mean_of_scores(self) -> MeanOfScores:
         estimate, columns = self._record.estimate, self._record.exog_names
-        return MeanOfScores(estimate.beta, estimate.cov_beta, columns == ("Intercept",))
+        is_mean = columns == ("Intercept",) and self._record.offset is None
+        return MeanOfScores(estimate.beta, estimate.cov_beta, is_mean)
 
     @guarded
     def universe_scores(
@@ -166,8 +168,8 @@ class UniverseScores(HasDStudies, Fitted):
         Raises
         ------
         PlanError
-            If the object is not known or has no component, a size is not one positive number, or
-            alpha is not between 0 and 1.
+            If the object is not known or has no component, a size is not one positive number,
+            alpha is not between 0 and 1, or the fit has an offset.
         DataError
             If the result was stored without scores of the object
             (:meth:`~vcomp.VarianceComponentsResults.to_json`).
@@ -202,6 +204,12 @@ class UniverseScores(HasDStudies, Fitted):
                     f"all facets are random; res.dstudy(…, {name}=…) has the coefficients and "
                     "error variances of others"
                 )
+        if record.offset is not None:
+            raise PlanError(
+                "universe_scores() is for scores without an offset, as its means would depend on "
+                "the offsets of each object's scores; subtract the offset from the response, or "
+                "see compare_levels(), whose means have the mean offset"
+            )
         return universe_scores(record, rows, self.components, object, wanted, alpha, negative)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.data import WeightsOfRows
+from vcomp.data import OffsetOfRows, WeightsOfRows
 from vcomp.estimators import Estimate
 from vcomp.estimators.likelihood import choose_engine, loglike_margin
 from vcomp.exceptions import DataError, EstimationError
@@ -51,6 +51,7 @@ class ComparedFit:
     covariances : names of the components that are covariances of random slopes
     groups : of rows that have a residual variance each; None with one
     weights : of the rows; None where all count alike
+    offset : of the rows; None without
     """
 
     formula: str
@@ -63,6 +64,7 @@ class ComparedFit:
     covariances: tuple[str, ...] = ()
     groups: ResidualGroups | None = None
     weights: WeightsOfRows | None = None
+    offset: OffsetOfRows | None = None
 
     @property
     def n_parameters(self) -> int:
@@ -124,6 +126,12 @@ def check_rows(one: ComparedFit, other: ComparedFit) -> None:
         raise DataError(
             f"{pair} have different weights of rows ({options}): fit both with the same"
         )
+    if not _same_offsets(one.offset, other.offset):
+        raise DataError(
+            f"{pair} have different offsets, and likelihoods are those of the scores less their "
+            "offset: fit both with the same; f_test() of a covariate in place of the offset tests "
+            "whether its coefficient is 1"
+        )
     if one.response_sums is None or other.response_sums is None:
         raise DataError(
             f"it is not known whether {pair} were fitted to the same rows: one was stored by an "
@@ -145,6 +153,15 @@ def _same_weights(one: WeightsOfRows | None, other: WeightsOfRows | None) -> boo
         return one is other
     close = np.allclose([one.mean, one.mean_log], [other.mean, other.mean_log], _SAME, _SAME)
     return bool(close) and one.of_known_variances == other.of_known_variances
+
+
+def _same_offsets(one: OffsetOfRows | None, other: OffsetOfRows | None) -> bool:
+    """Return whether two fits have the same offsets, as far as their means show it."""
+    if one is None or other is None:
+        return one is other
+    if one.mean is None or other.mean is None:
+        return True
+    return bool(np.isclose(one.mean, other.mean, _SAME, _SAME))
 
 
 def check_comparable(one: ComparedFit, other: ComparedFit) -> None:

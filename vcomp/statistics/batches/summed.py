@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
-from vcomp.data import CompleteRows, Reading, Rows, WeightsOfRows
+from vcomp.data import CompleteRows, OffsetOfRows, Reading, Rows, WeightsOfRows
 from vcomp.design import (
     Chunk,
     Design,
@@ -132,6 +132,14 @@ class SummedData:
     def weights(self) -> WeightsOfRows | None:
         """The weights of the rows; None if they count alike."""
         return None if self.rows is None else self.rows.used
+
+    @property
+    def offset(self) -> OffsetOfRows | None:
+        """The offsets of the rows; None without."""
+        if not self.design.formula.offsets and self.reading.row_columns.offset is None:
+            return None
+        offset = None if self.rows is None else self.rows.offset
+        return OffsetOfRows(None if offset is None else float(offset.mean()))
 
     @property
     def unweighted(self) -> Statistics:
