@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import vcomp
 from tests.helpers.examples import examples
 from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3
 from vcomp.exceptions import PlanError
@@ -205,3 +206,11 @@ def test_a_goal_out_of_reach_says_with_which_plan():
     lines = str(g.dstudy(i=[1, 30], a=2).required(0.75, facet="a")).splitlines()
     assert lines[0].startswith("Eρ² = 0.75 is out of reach with i = 1: error variance 0.3 ")
     assert lines[1] == "For Eρ² = 0.75, 3 levels of a are needed, with i = 30."
+
+
+def test_the_accuracy_of_rankings_is_required_of_its_measures():
+    res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+    with pytest.raises(vcomp.PlanError, match=r"res\.accuracy\('tau'\)\.required\('tau', 0\.9\)"):
+        res.dstudy("sys x topic").required(0.9, "Etau")
+    least = res.accuracy("tau").required("tau", 0.9)
+    assert res.accuracy("tau", topic=[least.n]).table["estimate"].iloc[0] >= 0.9

@@ -8,6 +8,8 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import brentq
+from scipy.stats import chi2
 
 import vcomp
 from vcomp.inference.resampling.draws import draw_errors
@@ -254,6 +256,28 @@ def test_terms_of_single_rows_differ_from_known_variances():
     P = inverse - inverse @ X @ np.linalg.solve(X.T @ inverse @ X, X.T @ inverse)
     # The score of τ² is zero at the estimate.
     assert DATA["y"] @ P @ P @ DATA["y"] == pytest.approx(np.trace(P), rel=1e-8)
+
+
+@pytest.mark.parametrize(("tau2", "seed"), [(0.0, 9), (0.05, 5)])
+def test_intervals_of_heterogeneity_are_ends_of_the_profile(tau2, seed):
+    """Where the restricted likelihood of few studies is a χ² quantile lower, at zero one end."""
+    rng = np.random.default_rng(seed)
+    v = rng.uniform(0.01, 0.06, 25)
+    y = 0.3 + rng.normal(size=25) * np.sqrt(v + tau2)
+    res = vcomp.fit("y ~ (1|study)", {"y": y, "v": v, "study": range(25)}, known_variance="v")
+
+    def twice(t):
+        w = 1.0 / (t + v)
+        mean = w @ y / w.sum()
+        return -np.log(w).sum() + np.log(w.sum()) + w @ np.square(y - mean)
+
+    found = res.vcomp["study"]
+    assert (found == 0.0) == (tau2 == 0.0)
+    low, high = res.conf_int().loc["var(study)"]
+    assert high == pytest.approx(
+        brentq(lambda t: twice(t) - twice(found) - chi2.ppf(0.95, 1), found, 1.0), rel=1e-5
+    )
+    assert low == 0.0 or twice(low) - twice(found) == pytest.approx(chi2.ppf(0.95, 1), rel=1e-4)
 
 
 def test_summaries_say_what_the_residual_is():

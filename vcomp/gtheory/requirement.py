@@ -350,7 +350,10 @@ def _why(universe: float, held_error: float, facet: str, object_: str) -> str:
 
 def _check(goal: float, coefficient: str) -> None:
     if coefficient not in list(SYMBOLS):
-        raise PlanError(f"coefficient is 'Erho2' or 'Phi', not {coefficient!r}")
+        raise PlanError(
+            f"coefficient is 'Erho2' or 'Phi', not {coefficient!r}; for the accuracy of rankings "
+            "write res.accuracy('tau').required('tau', 0.9)"
+        )
     if not is_real(goal) or not 0 < goal < 1:
         raise PlanError(f"the goal of a coefficient must be between 0 and 1, not {goal!r}")
 

@@ -183,7 +183,8 @@ def marginal_means(
         tables.append(_with_levels(result.table, within, key))
     table["group"] = groups
     if tables:
-        notes.append("Two means share a letter if their difference is not significant.")
+        among = f"Of the same {display.listed(within)}, two" if within else "Two"
+        notes.append(f"{among} means share a letter if their difference is not significant.")
         first = next(iter(comparisons.values()))
         notes.append(f"Differences: {first.test}{_adjusted(first)}.")
     return MarginalMeans(

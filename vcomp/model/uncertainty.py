@@ -64,7 +64,7 @@ class Uncertainty(Estimates):
                 that was stored with their influences
             ``"auto"``
                 ``"robust"`` if a facet has 6 levels and the rows can be read, else ``"mls"``, with
-                a note that gives the reason
+                a note that gives the reason; ``"profile"`` for scores of known variance
             ``"mls"``
                 modified large sample: exact for the residual of balanced data, with coverage close
                 to nominal for all components, including those at their bound zero, if effects are
@@ -493,6 +493,16 @@ _OF_FACETS = {
 }
 
 
+def _is_profiled(record: FitRecord) -> bool:
+    """Whether the likelihood is profiled by default: scores of known variance have no mean square.
+
+    Limits from approximate mean squares would cover a component near zero too seldom.
+    """
+    estimate, weights = record.estimate, record.weights
+    of_known = weights is not None and weights.of_known_variances
+    return of_known and estimate.converged and not estimate.monte_carlo
+
+
 POOLED = ("auto", "mls", "log", "wald")
 """Intervals of components in which several residual variances are pooled."""
 
@@ -521,6 +531,8 @@ def source_of(
     DataError
         If it needs the rows, and the result was loaded without them.
     """
+    if interval == "auto" and rows is not None and _is_profiled(record):
+        interval = "profile"
     if interval == "profile":
         from vcomp.model.profiling import (  # deferred for start-up time
             FromProfile,
