@@ -43,7 +43,7 @@ def test_a_maximum():
         ({"free": ()}, "Components: none is free.", "free:"),
         (
             {"bounded": ("b", "c"), "bound_scores": {"b": -1.5, "c": -0.25}},
-            "free: a, Residual; at the bound 0: b (slope -1.5), c (slope -0.25).",
+            "free: a, Residual; at the bound 0: b (derivative -1.5), c (derivative -0.25).",
             "held",
         ),
         ({"held": ("b",)}, "free: a, Residual; held: b.", "bound"),

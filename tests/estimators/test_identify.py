@@ -39,7 +39,8 @@ def stats_of(X, n=None):
     """Return what the checks read: cross-products of columns of rows."""
     n = len(X) if n is None else n
     cells = SimpleNamespace(columns=X)
-    return SimpleNamespace(n=n, sums=SimpleNamespace(n=n, XX=X.T @ X), wide=None, cells=cells)
+    sums = SimpleNamespace(n=n, XX=X.T @ X)
+    return SimpleNamespace(n=n, mean_weight=1.0, sums=sums, wide=None, cells=cells)
 
 
 def test_scores_without_intercept_keep_nine_digits_of_their_variation():
@@ -155,7 +156,8 @@ class Sums:
 
 def check_terms(monkeypatch, forms, sums, names):
     monkeypatch.setattr(identify, "residual_forms", lambda _: np.array(forms))
-    identify._check_terms(SimpleNamespace(sums=sums, wide=None, slopes=None), names)
+    stats = SimpleNamespace(sums=sums, wide=None, blocks=None, mean_weight=1.0)
+    identify._check_terms(stats, names, knows_residual=False)
 
 
 def test_terms_whose_differences_the_fixed_part_explains(monkeypatch):

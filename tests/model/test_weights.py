@@ -280,6 +280,14 @@ def test_intervals_of_heterogeneity_are_ends_of_the_profile(tau2, seed):
     assert low == 0.0 or twice(low) - twice(found) == pytest.approx(chi2.ppf(0.95, 1), rel=1e-4)
 
 
+def test_dependent_terms_of_known_variances_are_named():
+    """Three contrasts of four cells are together the cells, but for their mean."""
+    a, b = np.repeat([0, 1], 4), np.tile([0, 1], 4)
+    data = {"y": np.arange(8.0) % 3, "a": a, "b": b, "c": a ^ b, "v": np.linspace(0.1, 0.4, 8)}
+    with pytest.raises(vcomp.DesignError, match="distinguish the variances of a, b, c, a:b: "):
+        vcomp.fit("y ~ (1|a) + (1|b) + (1|c) + (1|a:b)", data, known_variance="v")
+
+
 def test_summaries_say_what_the_residual_is():
     text = str(vcomp.fit(MODEL, DATA, weights="w").summary())
     assert "Weights: 'w'; the residual variance is that of a score of weight 1." in text

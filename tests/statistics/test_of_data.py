@@ -50,10 +50,10 @@ def test_squares_about_the_mean_do_not_cancel(mean, origin, unit):
     y = mean + unit * noise
     around = (y - y.mean()).astype(np.longdouble)
     statistics = SimpleNamespace(strata=None, yy=float(np.square(y - origin).sum()))
-    found = _response_sums(SimpleNamespace(origin=origin), Kept(y=y), statistics)
+    found = _response_sums(SimpleNamespace(origin=origin), Kept(y=y, weights=None), statistics)
     assert found[0] == y.mean()
     assert found[1] == pytest.approx(float((around**2).sum()), rel=1e-12, abs=0.0)
     of_strata = SimpleNamespace(response_sums=lambda: (0.25, 3.0))
     known = SimpleNamespace(strata=of_strata, yy=0.0)
-    found = _response_sums(SimpleNamespace(origin=origin), Kept(y=y), known)
+    found = _response_sums(SimpleNamespace(origin=origin), Kept(y=y, weights=None), known)
     assert found == (origin + 0.25, 3.0)

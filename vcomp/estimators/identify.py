@@ -339,7 +339,7 @@ def _check_terms(stats: Statistics, names: Sequence[str], *, knows_residual: boo
     scaled = forms / np.sqrt(np.outer(np.diagonal(forms), np.diagonal(forms)))
     values, vectors = np.linalg.eigh(scaled)
     if values[0] < _DEPENDENT:
-        all_names = [*names, RESIDUAL]
+        all_names = [*names, RESIDUAL][: len(forms)]
         involved = [n for n, c in zip(all_names, vectors[:, 0], strict=True) if abs(c) > 1e-4]
         raise DesignError(
             f"these data cannot distinguish the variances of {', '.join(involved)}: their "

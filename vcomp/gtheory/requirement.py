@@ -235,7 +235,7 @@ def check_requirement(plan: DStudyPlan, goal: float, coefficient: str, facet: st
     PlanError
         The goal, coefficient or facet is not a possible one.
     """
-    error = _ERRORS.get(coefficient)
+    error = _ERRORS.get(coefficient) if isinstance(coefficient, str) else None
     if error is not None:
         chosen = _facet(facet, plan)
         if not is_real(goal) or not goal > 0.0:

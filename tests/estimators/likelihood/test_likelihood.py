@@ -272,7 +272,7 @@ def test_a_component_at_its_bound_is_an_ordinary_answer():
     assert score[0] == pytest.approx(res.certificate.bound_scores["a"])
     words = str(res.certificate)
     assert "At a maximum" in words
-    assert "at the bound 0: a (slope -" in words
+    assert "at the bound 0: a (derivative -" in words
 
 
 @pytest.mark.parametrize("name", sorted(DESIGNS))

@@ -223,7 +223,7 @@ def test_held_components_are_nested_where_they_have_the_same_value(small, big, w
     def fitted(b):
         values = {facets_of(name): v for name, v in b.items() if v is not None}
         free = {facets_of(name): name for name in ("a", "e", *b) if b.get(name) is None}
-        return SimpleNamespace(exog_names=("Intercept",), known=values, free=free)
+        return SimpleNamespace(exog_names=("Intercept",), known=values, free=free, groups=None)
 
     assert _not_nested(fitted(small), fitted(big)) == why
 
@@ -246,7 +246,7 @@ def test_the_larger_model_is_below_by_its_error_at_most(below, errors, refused):
         free = {facets_of(name): name for name in names}
         return SimpleNamespace(
             formula="+".join(names), exog_names=(), known={}, free=free, estimate=estimate,
-            n_parameters=len(names), nobs=100, covariances=(),
+            n_parameters=len(names), nobs=100, covariances=(), groups=None,
         )  # fmt: skip
 
     small, big = fitted(-50.0, errors[0], "a"), fitted(-50.0 - below, errors[1], "a", "b")
@@ -294,7 +294,14 @@ def test_the_order_of_rows_does_not_matter(data):
 def test_rows_are_known_by_mean_and_squares(mean, squares, same):
     for unit in (1.0, 1e-7, 1e7):
         fits = [
-            SimpleNamespace(formula="y ~ 1", response="y", nobs=100, response_sums=sums)
+            SimpleNamespace(
+                formula="y ~ 1",
+                response="y",
+                nobs=100,
+                response_sums=sums,
+                weights=None,
+                offset=None,
+            )
             for sums in ((10.0 * unit, 400.0 * unit**2), (mean * unit, squares * unit**2))
         ]
         for one, other in (fits, fits[::-1]):

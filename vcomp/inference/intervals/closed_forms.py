@@ -126,7 +126,7 @@ def correlation_interval(
     --------
     >>> low, high = correlation_interval(np.array([0.5]), np.array([0.2]), 0.05)
     >>> low.round(4), high.round(4)
-    (array([0.0266]), array([0.7914]))
+    (array([0.0266]), array([0.7902]))
     """
     low, high = logit_interval(0.5 * (1.0 + value), 0.5 * se, alpha)
     return 2.0 * low - 1.0, 2.0 * high - 1.0
