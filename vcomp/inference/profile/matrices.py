@@ -231,8 +231,10 @@ class _MatrixQuantity:
             loglike = self.best - 0.5 * near.z**2 + near.slope * end * _NEXT_TO_ONE
             return replace(near, theta=end, z=self._root(end, loglike))
         # A ratio is infinite where its denominator is zero.
-        n = self.constraint.surface(end).normal(self.v_hat) if np.isfinite(end) else zero * 1.0
-        loglike, S = self._without(self._weights(n))
+        normal = np.asarray(zero, dtype=np.float64)
+        if np.isfinite(end):
+            normal = self.constraint.surface(end).normal(self.v_hat)
+        loglike, S = self._without(self._weights(normal))
         v = self.likelihood.components(S)
         return Visit(end, self._root(end, loglike), 0.0, v, S)
 
