@@ -102,6 +102,8 @@ def test_a_signal_leaves_no_unfinished_file(tmp_path, number):
 
 _FULL = """
 import os, resource, signal, sys, tempfile
+# Python 3.11 keeps byte code that the limit has cut, for every later process.
+sys.dont_write_bytecode = True
 import vcomp
 data = vcomp.datasets.load("bodoff2007_alpha")
 made = vcomp.fit("score ~ (1|sys) + (1|topic)", data)

@@ -112,6 +112,8 @@ def test_the_data_are_not_replaced(tmp_path):
 def test_a_picture_is_complete_or_as_it_was(tmp_path):
     limited = (
         "import resource, signal, sys\n"
+        # Python 3.11 keeps byte code that the limit has cut, for every later process.
+        "sys.dont_write_bytecode = True\n"
         "from vcomp.cli import main\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"

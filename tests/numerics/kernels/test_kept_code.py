@@ -156,8 +156,10 @@ def test_processes_that_start_together_share_a_folder(tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of the size of files are POSIX's")
 def test_a_full_disk_is_a_warning(tmp_path):
+    # Python 3.11 keeps byte code that the limit has cut, for every later process.
     limited = """
-import resource, signal
+import resource, signal, sys
+sys.dont_write_bytecode = True
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 """
