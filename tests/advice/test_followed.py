@@ -545,6 +545,8 @@ def test_covariates_are_compared_as_factors():
 def test_terms_are_tested_as_a_whole():
     res = vcomp.fit(FIXED, SCORES)
     refused(lambda: res.t_test("sys"), "the whole by res.f_test('sys')")
+    refused(lambda: res.test("sys"), "'sys' is a fixed effect, not a component; res.f_test('sys')")
+    refused(lambda: res.test(res.fe_params.index[-1]), "a fixed effect, not a component")
     assert res.f_test("sys").statistic == pytest.approx(MS_SYS / MS_RESIDUAL, rel=1e-6)
 
 
@@ -586,3 +588,19 @@ def test_what_needs_rows_is_had_by_fitting_again(name):
     if name == "marginal_means":
         means = loaded.compare_levels("sys").means
         np.testing.assert_allclose(means[found.table.index], found.table["mean"], rtol=1e-9)
+
+
+def test_unequal_residual_variances_are_estimated_by_level():
+    rng = np.random.default_rng(4)
+    system, topic = np.repeat(np.arange(8), 60), np.tile(np.arange(60), 8)
+    sd = np.array([0.2, 0.3, 0.5, 0.8, 1.0, 1.3, 2.0, 2.5])
+    data = pd.DataFrame({"system": system, "topic": topic})
+    data["score"] = rng.normal(size=8)[system] + rng.normal(size=60)[topic]
+    data["score"] += sd[system] * rng.normal(size=480)
+    formula = "score ~ (1|system) + (1|topic)"
+    said = str(vcomp.fit(formula, data).diagnose()).replace("\n  ", " ")
+    assert "vcomp.fit(…, residual='system') estimates them by systems." in said
+    found = vcomp.fit(formula, data, residual="system").vcomp
+    variances = found.filter(like="Residual[").to_numpy()
+    # The logarithm of an estimate from 60 scores has a standard error of about 0.2.
+    assert np.log(variances) == pytest.approx(np.log(sd**2), abs=0.6)

@@ -403,7 +403,8 @@ def test_labels_of_another_kind_are_named():
     res = vcomp.fit("y ~ C(c) + (1|a)", data.assign(c=np.where(data["c"], "u", "v")))
     text = pd.DataFrame({"a": ["300"], "c": ["u"]})
     kinds = "they are text here and numbers in the fit, such as 300; make them of one kind"
-    with pytest.raises(vcomp.DataError, match=f"'a' has '300'.*: {kinds}"):
+    zero = "or new_levels='zero' predicts their effects as zero"
+    with pytest.raises(vcomp.DataError, match=f"'a' has '300'.*: {kinds}, {zero}"):
         res.predict(text)
     with pytest.warns(vcomp.VcompWarning, match=f"{kinds}; its effects are predicted as zero"):
         res.predict(text, new_levels="zero")

@@ -367,4 +367,5 @@ def component_fit(record: FitRecord, rows: RowAccess | None) -> hypotheses.Compo
         robust=record.robust_components,
         n_residuals=record.components.n_residuals,
         has_matrices=bool(record.components.matrices),
+        fixed=record.exog_names,
     )

@@ -204,7 +204,7 @@ def _refuse_new(
             why = of_other_kind(facets[name], design.facets[f].levels)
             raise DataError(
                 f"facet {name!r} has {_named(found)}, which did not occur in the fit"
-                f"{why or '; '}{'' if why else _ZERO}",
+                f"{f'{why}, or' if why else ';'} {_ZERO}",
                 column=name,
                 level=found[0],
             )

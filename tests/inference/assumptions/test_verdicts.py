@@ -139,3 +139,14 @@ def test_outliers_matter_by_what_they_do_to_a_variance():
         made = verdicts_of([one], SIZES, (), {}, rows)
         assert made[0].matters == matters
         assert ("Without a, row 3 the residual" in made[0].because) == (matters == "yes")
+
+
+def test_variances_that_differ_much_have_a_fit():
+    for large in (False, True):
+        found = [
+            Deviation("equal variances", f"residuals by {facet}", effect, 1e-6, 0.0)
+            for facet, effect in (("topic", 0.3), ("system", 0.9 if large else 0.4))
+        ]
+        said = verdicts_of(found, SIZES, ())[0].because
+        assert ("residual='system') estimates them by systems." in said) == large
+        assert "topic" not in said

@@ -450,7 +450,7 @@ class Diagnosis(display.Printed):
         }
         stubs = [t.assumption for t in self.tests]
         tests = display.column_table(cells, stubs=stubs, align="llr")
-        notes = [f"{v.number}: {_ANSWERS[v.matters]} {v.because}" for v in self._verdicts()]
+        notes = [f"{v.number}: {v.matters}. {v.because}" for v in self._verdicts()]
         return display.summary(
             [head, tests],
             ["What it matters for:", *notes, *self._named(), *self.not_tested, _NOT_SEEN],
@@ -537,8 +537,6 @@ class Diagnosis(display.Printed):
 _NOT_SEEN = (
     "Whether the levels of facets are a random sample of their universe cannot be seen in scores."
 )
-
-_ANSWERS = {"no": "no matter.", "slightly": "slightly.", "yes": "yes.", "strongly": "strongly."}
 
 
 def _effect(test: AssumptionTest) -> str:

@@ -191,6 +191,7 @@ def _of_estimates(
 ) -> Verdict:
     number = "Components, Eρ² and Φ"
     outliers = _some(found, "outliers")
+    by_level = _by_level(_some(found, "equal variances"))
     if outliers and rows is not None and rows.inflation >= _INFLATED:
         one = len(rows.labels) == 1
         alone = rows.one_cell and display.snapped(rows.share, _MOST_OF_IT) >= _MOST_OF_IT
@@ -209,16 +210,27 @@ def _of_estimates(
         return Verdict(
             number, "yes" if is_large else "slightly",
             "Their estimates need no normal distribution, but squares of outliers weigh much "
-            f"({_names(outliers)}): check them, and fit again without those that are errors.",
+            f"({_names(outliers)}): check them, and fit again without those that are errors."
+            f"{by_level}",
         )  # fmt: skip
     unequal = _some(found, "equal variances", "uncorrelated", "uncorrelated effects")
     if unequal:
         return Verdict(
             number, "no",
             "They need no normal distribution. Error variances that differ enter as their mean, "
-            "so that the coefficients hold on average, not for every comparison.",
+            "so that the coefficients hold on average, not for every comparison."
+            f"{by_level}",
         )  # fmt: skip
     return Verdict(number, "no", "Their estimates need no normal distribution.")
+
+
+def _by_level(unequal: Sequence[Deviation]) -> str:
+    """Return what to write where residual variances differ much between levels of a facet."""
+    most = max(unequal, key=lambda d: d.effect, default=None)
+    if most is None or not most.is_large:
+        return ""
+    facet = most.of.removeprefix("residuals by ")
+    return f" vcomp.fit(…, residual={facet!r}) estimates them by {display.levels_of(facet)}."
 
 
 def _of_default_intervals(found: Sequence[Deviation], sizes: Mapping[str, int]) -> Verdict:

@@ -5,6 +5,7 @@ See docs/explanation/mathematics.md, sections 11.1 to 11.3; the score test is eq
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
@@ -105,6 +106,9 @@ def score_test(
 TestName: TypeAlias = Literal["auto", "f", "robust", "lrt", "simulated", "score"]
 TESTS: tuple[TestName, ...] = get_args(TestName)
 
+_IN_BRACKETS = re.compile(r"\[[^]]*\]|[():]")
+"""What stands between the columns of the data in the name of a fixed effect."""
+
 _NORMAL = "The distribution is that for normal effects; test='robust' does not assume it."
 
 
@@ -160,6 +164,7 @@ class ComponentFit:
     robust : computes the components with the influences of their rows
     n_residuals : number of residual variances
     has_matrices : whether the model has random slopes or several residual variances
+    fixed : names of the fixed effects
     """
 
     estimate: Estimate
@@ -169,6 +174,7 @@ class ComponentFit:
     robust: Callable[[], VarianceComponents]
     n_residuals: int = 1
     has_matrices: bool = False
+    fixed: tuple[str, ...] = ()
 
 
 def component_test(
@@ -196,7 +202,7 @@ def component_test(
     DataError
         If the rows are needed and the result was loaded without them.
     """
-    _check_term(fit.estimate, term, fit.n_residuals)
+    _check_term(fit, term)
     if test not in TESTS:
         listed = ", ".join(map(repr, TESTS))
         raise EstimationError(f"test={test!r} is not known; tests of a component are {listed}")
@@ -451,7 +457,8 @@ def _score(stats: Statistics, estimate: Estimate, term: str) -> HypothesisTest:
 # Words -------------------------------------------------------------------------------------------
 
 
-def _check_term(estimate: Estimate, term: Any, n_residuals: int) -> None:
+def _check_term(fit: ComponentFit, term: Any) -> None:
+    estimate, n_residuals = fit.estimate, fit.n_residuals
     terms = estimate.names[:-n_residuals]
     if n_residuals > 1 and term in estimate.names[-n_residuals:]:
         raise EstimationError(
@@ -468,6 +475,11 @@ def _check_term(estimate: Estimate, term: Any, n_residuals: int) -> None:
             f"{', '.join(terms) or 'none'}"
         )
     if term not in terms:
+        if any(term in (name, *_IN_BRACKETS.split(name)) for name in fit.fixed):
+            raise EstimationError(
+                f"{term!r} is a fixed effect, not a component; res.f_test({term!r}) tests it",
+                term=term,
+            )
         raise EstimationError(
             f"there is no component {term!r} to test{did_you_mean(term, terms)}; components are "
             f"{', '.join(terms) or 'none'}",
