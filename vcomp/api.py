@@ -122,6 +122,7 @@ def gstudy(
     known_variance: Any = None,
     offset: Any = None,
     missing: Missing = "drop",
+    residual: str | None = None,
     stream: bool | None = None,
     progress: bool | None = None,
     eval_env: Any = 0,
@@ -146,6 +147,8 @@ def gstudy(
     method, weights, frequency, known_variance, offset : as in :func:`fit`; known variances are
         refused, as the residual holds the highest interaction
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
+    residual : as in :func:`fit`: facets of the design or other columns, whose levels have a
+        residual variance each
     stream, progress : as in :func:`fit`. Which effects the data distinguish is then found from the
         cells, the combinations of levels that occur
     eval_env : as in patsy, for a response that is an expression
@@ -194,7 +197,8 @@ def gstudy(
     columns = RowColumns(weights, frequency, known_variance, offset)
     environment = caller_environment(eval_env, 1)
     reading = Reading(environment, missing, stream, progress, row_columns=columns)
-    return claimed_model(design, response, data, facets, reading).fit(method, **options)
+    model = claimed_model(design, response, data, facets, reading, residual)
+    return model.fit(method, **options)
 
 
 def compare(*results: VarianceComponentsResults) -> hypotheses.ModelComparison:
