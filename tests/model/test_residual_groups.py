@@ -264,6 +264,49 @@ def test_a_dstudy_has_the_mean_of_the_error_variances(res):
     assert quantity.se == pytest.approx(se, rel=1e-10)
 
 
+def test_each_level_has_the_dstudy_of_its_residual(res):
+    study, v = res.dstudy(object="sys", topic=[5, 20]), res.vcomp
+    assert list(study.by_level) == [f"s{i}" for i in range(5)]
+    for level, own in study.by_level.items():
+        values = {"sys": v["sys"], "topic": v["topic"], "Residual": v[f"Residual[sys={level}]"]}
+        places = [0, 1, list(v.index).index(f"Residual[sys={level}]")]
+        cov = res.cov_vcomp().to_numpy()[np.ix_(places, places)]
+        published = vcomp.from_components(values, cov=cov)
+        alone = published.dstudy(object="sys", topic=[5, 20], interval="mls").table
+        np.testing.assert_allclose(own.table[alone.columns], alone, rtol=1e-10)
+    loaded = vcomp.gtheory.DStudy.from_json(study.to_json())
+    assert str(loaded.summary()) == str(study.summary())
+    cheapest = study.optimize({"topic": 1}, goal=0.9).best.study
+    assert list(cheapest.by_level) == list(study.by_level)
+
+
+def test_levels_of_a_dstudy_have_names():
+    res = vcomp.fit(FORMULA, DATA, residual="half")
+    assert list(res.dstudy(topic=5).by_level) == ["early", "late"]
+    several = vcomp.fit(FORMULA, DATA.assign(part=DATA["sys"] < "s2"), residual="half:part")
+    assert "half=early,part=True" in several.dstudy(topic=5).by_level
+
+
+def test_one_residual_has_no_levels(equal):
+    assert equal.dstudy(topic=5).by_level == {}
+
+
+def test_a_gstudy_has_residual_variances_by_level(res):
+    data = DATA.rename(columns={"sys": "system"})
+    intercept = vcomp.fit("y ~ (1|sys) + (1|topic)", DATA, residual="sys")
+    for residual in ("s", "system"):
+        facets = {"s": "system", "t": "topic"}
+        study = vcomp.gstudy("s x t", data, "y", facets=facets, residual=residual)
+        np.testing.assert_allclose(study.vcomp, intercept.vcomp, rtol=1e-9)
+        assert study.vcomp.index[-1] == "Residual[s=s4]"
+        assert list(study.dstudy("s x T", t=9).by_level) == [f"s{i}" for i in range(5)]
+    study = vcomp.gstudy("sys x topic", DATA, "y", residual="half")
+    other = vcomp.fit("y ~ (1|sys) + (1|topic)", DATA, residual="half")
+    np.testing.assert_allclose(study.vcomp, other.vcomp, rtol=1e-9)
+    with pytest.raises(vcomp.DataError, match="no column 'halve'"):
+        vcomp.gstudy("sys x topic", DATA, "y", residual="halve")
+
+
 def test_r2_has_the_mean_residual_of_the_rows(res):
     v, n = res.vcomp.to_numpy(), np.array([12, 12, 12, 12, 9])
     _, X, _ = _parts()

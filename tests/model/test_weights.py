@@ -297,6 +297,32 @@ def test_summaries_say_what_the_residual_is():
     )
 
 
+def test_an_interaction_in_the_residual_of_weighted_scores_is_named():
+    rng = np.random.default_rng(11)
+    p, i = (a.ravel() for a in np.indices((12, 10)))
+    mean = rng.normal(size=12)[p] + rng.normal(size=10)[i] + rng.normal(size=p.size)
+    n = rng.integers(1, 8, p.size)
+    data = pd.DataFrame({"p": p, "i": i, "n": n})
+    data["score"] = mean + rng.normal(size=p.size) / np.sqrt(n)
+    found = vcomp.gstudy("p x i", data, "score", weights="n")
+    words = "Residual holds p:i as if a weight reduced it as error"
+    for page in (found.summary(), found.dstudy("p x I", i=20).summary()):
+        assert words in " ".join(str(page).split())
+    apart = vcomp.fit("score ~ (1|p) + (1|i) + (1|p:i)", data, weights="n")
+    alike = vcomp.gstudy("p x i", data, "score")
+    for other in (apart, alike):
+        assert "Residual holds p:i as if" not in " ".join(str(other.summary()).split())
+    # With the term, the likelihood is that of dense matrices with p:i in all scores alike.
+    Z = [(column[:, None] == np.unique(column)).astype(float) for column in (p, i)]
+    v = apart.vcomp.to_numpy()
+    V = v[0] * Z[0] @ Z[0].T + v[1] * Z[1] @ Z[1].T + v[2] * np.eye(p.size) + v[3] * np.diag(1 / n)
+    W, one = np.linalg.inv(V), np.ones((p.size, 1))
+    r = data["score"].to_numpy() - float((one.T @ W @ data["score"])[0] / (one.T @ W @ one)[0, 0])
+    logs = np.linalg.slogdet(V)[1] + np.linalg.slogdet(one.T @ W @ one)[1]
+    wanted = -0.5 * (logs + float(r @ W @ r) + (p.size - 1) * np.log(2 * np.pi))
+    assert apart.llf == pytest.approx(wanted, rel=1e-9)
+
+
 def test_stored_results_keep_their_weights():
     res = vcomp.fit(MODEL, DATA, weights="w")
     for other in (

@@ -41,6 +41,9 @@ PAGES = {
     "summary_reml": lambda: example().summary(),
     "design": lambda: example().design,
     "dstudy": lambda: example().dstudy(topic=[3, 6, 12]).summary(),
+    "dstudy_by_level": lambda: vcomp.fit(
+        SYS_TOPIC, vcomp.datasets.load("docsearch"), residual="query"
+    ).dstudy(topic=[25, 50]).summary(),
     "dstudy_of_published_components": lambda: vcomp.from_components(
         {"p": 0.00751, "i": 0.01596, "a": 0.0, "pi": 0.01258, "pa": 0.00002, "ia": 0.00143,
          "pia": 0.00176}

@@ -103,6 +103,13 @@ class ResidualGroups:
         """Names of the residual components."""
         return tuple(f"{RESIDUAL}[{self.level_name(level)}]" for level in self.levels)
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The levels of one facet, and the names of combinations of levels of several."""
+        if len(self.facets) == 1:
+            return tuple(level for (level,) in self.levels)
+        return tuple(map(self.level_name, self.levels))
+
     def level_name(self, level: tuple[str, ...]) -> str:
         """Return the name of a group, ``"sys=a,judge=1"``."""
         return ",".join(f"{f}={x}" for f, x in zip(self.facets, level, strict=True))

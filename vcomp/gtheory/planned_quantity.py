@@ -186,8 +186,9 @@ class HasDStudies:
             negative=negative,
             interval=self._planned_source(interval, negative),
         )
-        notes = (*study.notes, *self._planned_notes())
-        return replace(study, mean=self._mean_of_scores(), notes=notes)
+        notes, own = (*study.notes, *self._planned_notes()), self._components()
+        residuals = None if own.groups is None else own
+        return replace(study, mean=self._mean_of_scores(), notes=notes, residuals=residuals)
 
     @guarded
     def quantity(

@@ -16,7 +16,7 @@ from vcomp.gtheory import study_record
 from vcomp.gtheory.plan import DStudyPlan, make_plans
 from vcomp.gtheory.projection import CoefficientName, ObjectiveName, PlannedName
 from vcomp.gtheory.requirement import Requirement, check_requirement
-from vcomp.gtheory.study_record import StudyRecord, requirement_of, study_table
+from vcomp.gtheory.study_record import StudyRecord, of_level, requirement_of, study_table
 from vcomp.gtheory.study_views import (
     draw,
     draw_phi_lambda,
@@ -50,6 +50,8 @@ class DStudy(InJson, display.Printed, StudyRecord):
     notes : what a reader should know of these numbers
     source : of the intervals
     mean : of the scores, for decisions by a cut score; None where it is not known
+    residuals : the components with the residual variance of each level, whose mean is the residual
+        of `components`; None with one residual variance
 
     Notes
     -----
@@ -83,6 +85,32 @@ class DStudy(InJson, display.Printed, StudyRecord):
         ['i', 'universe_var', 'rel_err_var', 'abs_err_var', 'Erho2', 'Phi']
         """
         return study_table(self)
+
+    @property
+    def by_level(self) -> Mapping[str, DStudy]:
+        """The D-study of each level that has a residual variance of its own; empty with one.
+
+        All scores of its measurements have the residual variance of the level. Its error variances
+        are conditional ones, of an object at the level. Combinations of the levels of several
+        facets have names such as ``"sys=a,judge=1"``.
+
+        References
+        ----------
+        Brennan (2001), Generalizability Theory, section 5.4.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("docsearch")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data, residual="query")
+        >>> levels = res.dstudy(topic=50).by_level
+        >>> {name: study.columns["Phi"].round(3) for name, study in levels.items()}
+        {'keywords': array([0.736]), 'sentence': array([0.726])}
+        """
+        groups = None if self.residuals is None else self.residuals.groups
+        if groups is None:
+            return {}
+        return {name: of_level(self, k) for k, name in enumerate(groups.labels)}
 
     def quantity(
         self, what: PlannedName, *, se: Literal["delta", "unbiased"] = "delta"

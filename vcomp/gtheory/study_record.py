@@ -96,6 +96,8 @@ class StudyRecord:
     notes : what a reader should know of these numbers
     source : of the intervals
     mean : of the scores; None where it is not known
+    residuals : the components with the residual variance of each level, whose mean is the residual
+        of `components`; None with one residual variance
     """
 
     plan: DStudyPlan
@@ -107,6 +109,7 @@ class StudyRecord:
     notes: tuple[str, ...]
     source: IntervalSource = field(metadata=stored(write=_local_name, read=_of_components))
     mean: MeanOfScores | None = None
+    residuals: VarianceComponents | None = None
 
     _FORMAT: ClassVar[Format] = Format("DStudy", 1, "a D-study")
 
@@ -230,7 +233,7 @@ def of_other_plan(study: S, plan: DStudyPlan, source: IntervalSource | None) -> 
     plan : of the other D-study
     source : of its intervals; the components and their covariance if None
     """
-    return project(
+    projected = project(
         type(study),
         study.components,
         plan,
@@ -238,6 +241,25 @@ def of_other_plan(study: S, plan: DStudyPlan, source: IntervalSource | None) -> 
         negative=study.negative,
         source=source,
     )
+    return replace(projected, residuals=study.residuals)
+
+
+def of_level(study: S, level: int) -> S:
+    """Return the D-study in which all scores have the residual variance of one level.
+
+    Parameters
+    ----------
+    study : with several residual variances
+    level : number of the level
+    """
+    assert study.residuals is not None
+    assert isinstance(study.source, FromComponents)
+    own = study.residuals.with_one_residual(level)
+    source = replace(study.source, components=own)
+    found = project(
+        type(study), own, study.plan, alpha=study.alpha, negative=study.negative, source=source
+    )
+    return replace(found, mean=study.mean)
 
 
 def requirement_of(

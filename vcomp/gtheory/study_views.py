@@ -34,6 +34,7 @@ from vcomp.gtheory.projection import (
 )
 from vcomp.gtheory.study_record import (
     StudyRecord,
+    of_level,
     of_other_plan,
     requirement_of,
     sizes_table,
@@ -226,7 +227,30 @@ def summary(study: StudyRecord) -> Any:
         cells,
         title=f"D-study {design}; object of measurement: {study.plan.object}",
     )
-    return display.summary([table], [*_explanations(study), *study.notes])
+    tables = [table, *_table_of_levels(study)]
+    return display.summary(tables, [*_explanations(study), *study.notes])
+
+
+_LEVELS_SHOWN = 20
+"""Largest number of levels with a residual variance each that a summary shows."""
+
+
+def _table_of_levels(study: StudyRecord) -> list[Any]:
+    """Return the table of the errors at each level that has a residual variance of its own."""
+    groups = None if study.residuals is None else study.residuals.groups
+    if groups is None or len(groups.n) > _LEVELS_SHOWN:
+        return []
+    plan, m = study.plan, len(study.plan)
+    found = [of_level(study, k) for k in range(len(groups.n))]
+    cells = {groups.written: [label for label in groups.labels for _ in range(m)]}
+    for facet, sizes in zip(plan.facets, plan.sizes.T, strict=True):
+        cells[facet + " " * (facet in cells)] = [display.count(n) for n in sizes] * len(found)
+    for name, symbol in SYMBOLS.items():
+        cells[symbol] = [display.coefficient(c) for own in found for c in own.columns[name]]
+    for symbol, name in (("√σ²(δ)", "rel_err_var"), ("√σ²(Δ)", "abs_err_var")):
+        errors = np.sqrt(np.concatenate([own.columns[name] for own in found]))
+        cells[symbol] = display.fixed(errors, significant=3)
+    return [display.column_table(cells, title=f"By residual variance of {groups.written}")]
 
 
 def _universe_name(study: StudyRecord) -> str:

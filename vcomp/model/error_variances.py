@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vcomp.exceptions import EstimationError, check_alpha
 from vcomp.formula import ResidualGroups
-from vcomp.gtheory import dstudy
-from vcomp.inference import Projected, VarianceComponents
+from vcomp.gtheory import DStudy
 from vcomp.inference.intervals import IntervalSource
 from vcomp.model.estimates import component_limits, gstudy
 from vcomp.model.record import FitRecord
-from vcomp.model.uncertainty import IntervalMethod, pooled_source
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,40 +76,20 @@ def _index(facets: tuple[str, ...], levels: Sequence[tuple[str, ...]]) -> pd.Ind
     return pd.MultiIndex.from_tuples(levels, names=list(facets))
 
 
-def error_variances_of_plan(
-    record: FitRecord,
-    components: VarianceComponents,
-    object_: str | Sequence[str] | None,
-    sizes: Mapping[str, Any],
-    alpha: float,
-    interval: IntervalMethod,
-    negative: Projected = "zero",
-) -> pd.DataFrame:
+def errors_by_level(study: DStudy) -> pd.DataFrame:
     """Return the D-studies of the residual variance of each level, a row for each level and plan.
 
     Parameters
     ----------
-    record : of the fit
-    components : with the residual variances
-    object_, sizes, alpha, interval, negative : of the D-studies
+    study : with several residual variances
     """
     import pandas as pd
 
-    groups, tables = residual_groups(record), []
-    for place in range(len(groups.n)):
-        own = components.with_one_residual(place)
-        study = dstudy(
-            own,
-            object=object_,
-            sizes=sizes,
-            alpha=alpha,
-            negative=negative,
-            interval=pooled_source(record, own, interval, negative),
-        )
-        sems = {
-            name: np.sqrt(study.table[of].to_numpy())
-            for name, of in (("rel_sem", "rel_err_var"), ("abs_sem", "abs_err_var"))
-        }
-        table = study.table.assign(**sems)
-        tables.append(table.set_axis(_index(groups.facets, [groups.levels[place]] * len(table))))
+    assert study.residuals is not None
+    groups, tables = study.residuals.groups, []
+    assert groups is not None
+    for level, own in zip(groups.levels, study.by_level.values(), strict=True):
+        sems = {sem: own.quantity(sem)["estimate"] for sem in ("rel_sem", "abs_sem")}
+        table = own.table.assign(**sems)
+        tables.append(table.set_axis(_index(groups.facets, [level] * len(table))))
     return pd.concat(tables)

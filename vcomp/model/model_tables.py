@@ -350,7 +350,7 @@ class ModelTables(UniverseScores):
         """
         from vcomp.model.error_variances import (  # deferred for start-up time
             error_variances,
-            error_variances_of_plan,
+            errors_by_level,
             residual_groups,
         )
 
@@ -359,9 +359,8 @@ class ModelTables(UniverseScores):
         wanted = all_sizes(sizes, n, facets, alpha=alpha, object=object)
         if not wanted and object is None:
             return error_variances(self._record, self._source(interval, "keep"), alpha)
-        self._planned_components()  # refuses what has no D-studies
-        components = self._record.components
-        return error_variances_of_plan(self._record, components, object, wanted, alpha, interval)
+        study = self.dstudy(object=object, sizes=wanted, alpha=alpha, interval=interval)
+        return errors_by_level(study)
 
     def varcorr(self) -> pd.DataFrame:
         """Return the components with their standard deviations, as lme4's ``VarCorr``.

@@ -409,6 +409,20 @@ class FitRecord:
         return () if self.estimate.converged else (display.sentence(NOT_CONVERGED),)
 
     @property
+    def on_interaction(self) -> tuple[str, ...]:
+        """The sentence on an interaction that the residual of weighted scores holds."""
+        weights = self.weights
+        if weights is None or weights.of_known_variances or self.structure.replicated:
+            return ()
+        held = [e for e in self.structure.effects[-1:] if e.component == RESIDUAL]
+        names = [e.effect.term for e in held if len(e.holds) > 1]
+        return tuple(
+            f"Residual holds {name} as if a weight reduced it as error: with weights that differ, "
+            f"(1|{name}) in the formula separates the two."
+            for name in names
+        )
+
+    @property
     def mean_offset(self) -> float:
         """The part of means of scores that is known, 0 without offsets.
 

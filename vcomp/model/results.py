@@ -470,7 +470,7 @@ def _notes(record: FitRecord, found: Limits, source: IntervalSource) -> list[str
             "design for their levels)."
         )
     if record.weights is not None:
-        notes.append(display.sentence(record.weights.residual))
+        notes += [display.sentence(record.weights.residual), *record.on_interaction]
     if record.offset is not None:
         notes.append("Fitted values include the offset; the intercept does not.")
     values = np.array(estimate.values)

@@ -101,11 +101,19 @@ class UniverseScores(HasDStudies, Fitted):
 
     def _planned_notes(self) -> tuple[str, ...]:
         groups, weights = self._record.tables.components.groups, self._record.weights
-        notes = () if weights is None else (f"A score is one of weight 1: {weights.option}.",)
+        notes: tuple[str, ...] = ()
+        if weights is not None:
+            of_weight = f"A score is one of weight 1: {weights.option}."
+            notes = (of_weight, *self._record.on_interaction)
         if groups is None:
             return notes
+        on_levels = (
+            "By level (by_level, error_variances()): all scores of a measurement are at that "
+            f"level of {groups.written}. The errors are conditional error variances (Brennan "
+            "2001, section 5.4), of all objects there together."
+        )
         which = f"the mean of the residual variances of the levels of {groups.written}"
-        return (f"Residual: {which}; error_variances() has the D-study of each.", *notes)
+        return (f"Residual: {which}.", on_levels, *notes)
 
     def _components(self) -> VarianceComponents:
         return self._record.tables.components
