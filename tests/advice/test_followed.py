@@ -604,3 +604,22 @@ def test_unequal_residual_variances_are_estimated_by_level():
     variances = found.filter(like="Residual[").to_numpy()
     # The logarithm of an estimate from 60 scores has a standard error of about 0.2.
     assert np.log(variances) == pytest.approx(np.log(sd**2), abs=0.6)
+
+
+def test_ranks_and_equivalence_of_other_tests():
+    data = vcomp.datasets.load("bodoff2007_alpha")
+
+    def compared(**options):
+        return vcomp.ir.compare_systems(data, system="sys", topic="topic", **options)
+
+    refused(compared(correction="fdr_bh").ranks, "correction='holm'")
+    refused(compared(test="wilcoxon").ranks, "test='t'")
+    refused(lambda: compared(test="tukey").ranks("marginal"), "test='t'")
+    refused(lambda: compared().equivalent(0.5), "res.compare_levels(…, test='t')")
+    ranks = compared(test="t", correction="holm").ranks()
+    assert (ranks["low"] <= ranks["rank"]).all()
+    assert (ranks["rank"] <= ranks["high"]).all()
+    assert len(compared(test="t").ranks("marginal")) == 5
+    res = vcomp.fit(FIXED, data)
+    # Scores are between 0 and 1.
+    assert res.compare_levels("sys", test="t").equivalent(1.0)["equivalent"].all()

@@ -69,7 +69,9 @@ def test_a_result_draws_both(compared):
 
 
 def test_mistakes(compared):
-    with pytest.raises(PlanError, match="kind must be 'groups' or 'p_values', not 'square'"):
+    with pytest.raises(
+        PlanError, match="kind must be 'groups', 'p_values' or 'ranks', not 'square'"
+    ):
         compared.plot("square")
     with pytest.raises(DataError, match="the table of groups has no column 'group'"):
         plots.alike_groups(TABLE[["mean"]])
@@ -80,3 +82,20 @@ def test_mistakes(compared):
         plots.pair_p_values(square, square.iloc[:, :1])
     with pytest.raises(PlanError, match="alpha must be between"):
         plots.pair_p_values(square, square, alpha=2.0)
+
+
+def test_ranks_are_dots_on_the_lines_of_their_sets(compared):
+    ax = compared.plot("ranks")
+    (lines,) = ax.collections
+    ranks = compared.ranks()
+    assert [segment[:, 0].tolist() for segment in lines.get_segments()] == (
+        ranks[["low", "high"]].to_numpy().tolist()
+    )
+    assert ax.lines[0].get_xdata().tolist() == ranks["rank"].tolist()
+    assert ax.get_xlabel() == "rank of the system, with its confidence set"
+    many = pd.DataFrame({"rank": np.arange(1, 71), "low": 1, "high": 70})
+    assert plots.rank_sets(many, plural="runs").get_ylabel() == "place among 70 runs"
+    with pytest.raises(DataError, match="the table of ranks has no column 'low'"):
+        plots.rank_sets(many[["rank"]])
+    with pytest.raises(DataError, match="there is no level to draw"):
+        plots.rank_sets(many.iloc[:0])

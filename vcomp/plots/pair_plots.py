@@ -106,6 +106,62 @@ def alike_groups(
     return ax
 
 
+def rank_sets(
+    table: pd.DataFrame, *, facet: str = "level", plural: str = "", ax: Any | None = None
+) -> Any:
+    """Draw the rank of each level as a dot on the line of its confidence set.
+
+    Parameters
+    ----------
+    table : one row per level, its name as index, the best first, with the columns rank, low and
+        high
+    facet : whose levels they are, for labels
+    plural : word for several levels; with an s by default
+    ax : matplotlib axes to draw on; those of a new figure if None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    DataError
+        If a column is missing, or there is no level.
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> table = pd.DataFrame({"rank": [1, 2, 3], "low": [1, 1, 3], "high": [2, 2, 3]}, list("xyz"))
+    >>> ax = rank_sets(table, facet="system", ax=Figure().subplots())
+    >>> ax.get_xlabel()
+    'rank of the system, with its confidence set'
+    """
+    require_columns(table, ("rank", "low", "high"), "the table of ranks")
+    if not len(table):
+        raise DataError("there is no level to draw")
+    k = len(table)
+    ax = new_axes(ax, (6.0, max(2.4, 0.8 + _HEIGHT * min(k, _NAMED_UP_TO))))
+    places = np.arange(k, dtype=float)
+    width = 3.0 if k <= _NAMED_UP_TO else 1.0
+    ax.hlines(places, table["low"], table["high"], color=GREY, linewidth=width)
+    size = 5.0 if k <= _NAMED_UP_TO else 2.5
+    ax.plot(table["rank"], places, "o", color=COLOURS[0], markersize=size)
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set_xlim(0.5, k + 0.5)
+    ax.set_xlabel(f"rank of the {escaped(facet)}, with its confidence set")
+    if k <= _NAMED_UP_TO:
+        name_rows(ax, table.index, smaller_above=15)
+    else:
+        several = plural or display.levels_of(facet)
+        ax.set_ylim(k - 0.5, -0.5)
+        ax.set_ylabel(f"place among {display.count(k)} {escaped(several)}")
+    tidy_axes(ax, "x")
+    return ax
+
+
 def _members(groups: list[str]) -> dict[str, list[int]]:
     """Return the places of the levels of each group, by its letters."""
     spaced = any(" " in letters for letters in groups)

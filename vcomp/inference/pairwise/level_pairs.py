@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import FloatArray, LongArray
+from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import DataError, check_one_of
 
 if TYPE_CHECKING:
@@ -458,6 +458,60 @@ def adjusted(p_values: FloatArray, correction: CorrectionName) -> FloatArray:
     holm = np.empty_like(p)
     holm[order] = np.minimum(stepped, 1.0)
     return holm
+
+
+def by_level(p_values: FloatArray, alpha: float) -> BoolArray:
+    """Return which pairs differ in the family of each level alone, by Holm's method.
+
+    Parameters
+    ----------
+    p_values : (k, k) of all pairs, symmetric; the diagonal is not read
+    alpha : family-wise level of the k − 1 pairs of each level
+
+    Returns
+    -------
+    (k, k) array
+        Row j has the decisions on the pairs of level j: not symmetric.
+    """
+    others = ~np.eye(len(p_values), dtype=bool)
+    found = np.zeros_like(others)
+    for level, of in enumerate(others):
+        p = adjusted(p_values[level, of], "holm")
+        found[level, of] = display.snapped(p, alpha) <= alpha
+    return found
+
+
+def equivalence_p(
+    difference: FloatArray, std_error: FloatArray, df: FloatArray, margin: float
+) -> FloatArray:
+    """Return the larger p-value of the two one-sided tests that |difference| < margin.
+
+    Parameters
+    ----------
+    difference, std_error, df : (m,) of each pair; df ∞, or nan, for the normal distribution
+    margin : positive
+
+    References
+    ----------
+    Schuirmann, D. J. (1987). A comparison of the two one-sided tests procedure and the power
+    approach for assessing the equivalence of average bioavailability. *Journal of
+    Pharmacokinetics and Biopharmaceutics*, 15, 657-680.
+
+    Examples
+    --------
+    >>> equivalence_p(np.array([0.5]), np.array([1.0]), np.array([np.inf]), 2.0).round(4)
+    array([0.0668])
+    """
+    from scipy.special import ndtr, stdtr
+
+    room = margin - np.abs(difference)
+    unreached = np.where(room > 0.0, np.inf, -np.inf)
+    distance = np.divide(room, std_error, out=unreached, where=std_error > 0.0)
+    degrees = np.where(np.isnan(df), np.inf, df)
+    exact = np.isfinite(degrees)
+    p = ndtr(-distance)
+    p[exact] = stdtr(degrees[exact], -distance[exact])
+    return np.asarray(p)
 
 
 def pairs_table(

@@ -10,8 +10,13 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, LongArray
-from vcomp.exceptions import PlanError, check_one_of, did_you_mean, is_whole
-from vcomp.inference.pairwise.level_pairs import CorrectionName
+from vcomp.exceptions import PlanError, check_one_of, did_you_mean, is_real, is_whole
+from vcomp.inference.pairwise.level_pairs import (
+    CorrectionName,
+    adjusted,
+    by_level,
+    equivalence_p,
+)
 from vcomp.markup import encodable
 
 if TYPE_CHECKING:
@@ -118,6 +123,9 @@ CORRECTED = {
 }
 """Corrections of p-values in words."""
 
+_OF_DISTRIBUTIONS = ("W+", "positive")
+"""Symbols of tests that are not of means."""
+
 _MOST_LEVELS = 60
 """More levels than this are not listed in a summary."""
 
@@ -190,6 +198,134 @@ class PairwiseComparisons(display.Printed):
         values = {"mean": self.means.to_numpy()[order], "group": letters(groups, len(order))}
         return pd.DataFrame(values, index=index)
 
+    def ranks(
+        self,
+        kind: Literal["simultaneous", "marginal"] = "simultaneous",
+        *,
+        best: Literal["largest", "smallest"] = "largest",
+    ) -> pd.DataFrame:
+        """Return the rank of each level with its confidence set.
+
+        A level may have any rank that the significant differences leave it: with the mean of 2 of
+        9 others significantly larger, and of 4 smaller, a rank from 3 to 6.
+
+        Parameters
+        ----------
+        kind : ``"simultaneous"``: all sets contain the true ranks with confidence 1 − alpha, for
+            statements on the whole order; ``"marginal"``: each does, for statements on one level,
+            from its own pairs by Holm's method; never wider where the correction is Holm's
+        best : which mean has rank 1; ``"smallest"`` for errors and ranks
+
+        Returns
+        -------
+        pandas.DataFrame
+            Index: the levels, from the best mean on; columns ``mean``, ``rank`` (equal means share
+            the smallest), and ``low`` and ``high``, the ends of the set.
+
+        Raises
+        ------
+        PlanError
+            If not all pairs were compared; if the test is not one of means; if p-values are not
+            adjusted so that the chance of any wrong decision is at most alpha; or, for marginal
+            sets, if there are no p-values of single pairs.
+
+        References
+        ----------
+        Mogstad, M., Romano, J. P., Shaikh, A. M. and Wilhelm, D. (2024). Inference for ranks with
+        applications to mobility across neighbourhoods and academic achievement across countries.
+        *Review of Economic Studies*, 91, 476-518.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ C(sys) + (1|topic)", data)
+        >>> res.compare_levels("sys").ranks()["high"].tolist()
+        [4, 5, 5, 5, 5]
+        """
+        import pandas as pd
+
+        check_one_of("kind", kind, ("simultaneous", "marginal"))
+        check_one_of("best", best, ("largest", "smallest"))
+        order = self._order()
+        if self.symbol in _OF_DISTRIBUTIONS:
+            raise PlanError(
+                f"ranks are those of means, and the {self.test} is not of means; use test='t'"
+            )
+        if kind == "marginal" and self.correction is None:
+            raise PlanError(
+                f"marginal sets need p-values of single pairs, and {self.test} has those of all "
+                "pairs at once; use test='t'"
+            )
+        if kind == "simultaneous" and self.correction not in (None, "holm", "bonferroni"):
+            raise PlanError(
+                f"simultaneous sets need p-values of all pairs at once, and these are "
+                f"{CORRECTED[str(self.correction)]}; use correction='holm'"
+            )
+        order = order[::-1] if best == "smallest" else order
+        differ = self._square(self.table["significant"].to_numpy(), order)
+        if kind == "marginal":
+            differ = by_level(self._values("p_value", order), self.alpha)
+        sign = 1.0 if best == "largest" else -1.0
+        ahead = sign * self._values("difference", order, is_odd=True)
+        # By rows, since the decisions on the pairs of a level are its own in marginal sets.
+        low = 1 + (differ & (ahead < 0.0)).sum(axis=1)
+        high = len(order) - (differ & (ahead > 0.0)).sum(axis=1)
+        means = self.means.to_numpy(dtype=float)[order]
+        rank = 1 + (sign * means > sign * means[:, None]).sum(axis=1)
+        index = pd.Index(self.means.index[order], name=self.facet)
+        return pd.DataFrame({"mean": means, "rank": rank, "low": low, "high": high}, index=index)
+
+    def equivalent(self, margin: float) -> pd.DataFrame:
+        """Return which pairs differ by less than a margin, by two one-sided t-tests.
+
+        A difference that is not significant may be large or small. This tests that it is small:
+        two levels are equivalent if the hypothesis of a difference of at least `margin` is
+        rejected, in either direction.
+
+        Parameters
+        ----------
+        margin : the smallest difference that matters, above 0, on the scale of the scores
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each pair: ``first``, ``second``, ``difference``, ``p_value``,
+            ``p_adjusted`` as in `table`, and ``equivalent``.
+
+        Raises
+        ------
+        PlanError
+            If the margin is not above 0, or the test is not a t-test of a fit.
+
+        References
+        ----------
+        Schuirmann, D. J. (1987). A comparison of the two one-sided tests procedure and the power
+        approach for assessing the equivalence of average bioavailability. *Journal of
+        Pharmacokinetics and Biopharmaceutics*, 15, 657-680.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("docsearch")
+        >>> res = vcomp.fit("score ~ query + (1|sys) + (1|topic)", data)
+        >>> res.compare_levels("query").equivalent(0.1)["equivalent"].tolist()
+        [True]
+        """
+        if not is_real(margin) or not 0.0 < margin < np.inf:
+            raise PlanError(f"margin must be a difference above 0, not {margin!r}")
+        if "std_error" not in self.table or self.correction is None:
+            raise PlanError(
+                f"equivalence is tested by t-tests of a fit, not by {self.test}; use "
+                "res.compare_levels(…, test='t')"
+            )
+        rows = self.table[["first", "second", "difference"]].copy()
+        of = (self.table[name].to_numpy(dtype=float) for name in ("difference", "std_error", "df"))
+        rows["p_value"] = equivalence_p(*of, float(margin))
+        rows["p_adjusted"] = adjusted(rows["p_value"].to_numpy(), self.correction)
+        rows["equivalent"] = display.snapped(rows["p_adjusted"], self.alpha) <= self.alpha
+        return rows
+
     def matrix(self, column: str = "p_adjusted") -> pd.DataFrame:
         """Return a column of the table as a square, from the largest mean to the smallest.
 
@@ -216,9 +352,10 @@ class PairwiseComparisons(display.Printed):
                 f"{', '.join(map(repr, _COLUMNS))}"
             )
         order = self._order()
-        values = self.table[column].to_numpy()
-        is_mask, is_odd = column == "significant", column == "difference"
-        square = self._square(values, order, diagonal=not is_mask, is_odd=is_odd)
+        if column == "significant":
+            square = self._square(self.table[column].to_numpy(), order)
+        else:
+            square = self._values(column, order, is_odd=column == "difference")
         names = pd.Index(self.means.index[order], name=self.facet)
         return pd.DataFrame(square, index=names, columns=names)
 
@@ -258,14 +395,15 @@ class PairwiseComparisons(display.Printed):
         return display.summary(tables, [*notes, *self.notes])
 
     def plot(
-        self, kind: Literal["groups", "p_values"] = "groups", *, ax: Any | None = None
+        self, kind: Literal["groups", "p_values", "ranks"] = "groups", *, ax: Any | None = None
     ) -> Any:
-        """Draw the levels with their groups, or the p-values of all pairs.
+        """Draw the levels with their groups, the p-values of all pairs, or ranks.
 
         Parameters
         ----------
         kind : ``"groups"`` draws the means in order, and joins the levels of each group by a line;
-            ``"p_values"`` a square of all pairs, coloured by adjusted p-value and sign
+            ``"p_values"`` a square of all pairs, coloured by adjusted p-value and sign;
+            ``"ranks"`` the rank of each level with its simultaneous set, largest mean first
         ax : matplotlib axes to draw on; those of a new figure if None
 
         Returns
@@ -275,15 +413,17 @@ class PairwiseComparisons(display.Printed):
         Raises
         ------
         PlanError
-            If `kind` is not one of these, or not all pairs were compared.
+            If `kind` is not one of these, not all pairs were compared, or there are no ranks.
         VcompError
             If matplotlib is not installed.
         """
         from vcomp import plots
 
-        check_one_of("kind", kind, ("groups", "p_values"))
+        check_one_of("kind", kind, ("groups", "p_values", "ranks"))
+        words = {"facet": self.facet, "plural": self._levels}
+        if kind == "ranks":
+            return plots.rank_sets(self.ranks(), **words, ax=ax)
         if kind == "groups":
-            words = {"facet": self.facet, "plural": self._levels}
             return plots.alike_groups(self.groups, **words, ax=ax)
         p, difference = self.matrix("p_adjusted"), self.matrix("difference")
         return plots.pair_p_values(p, difference, alpha=self.alpha, facet=self.facet, ax=ax)
@@ -322,6 +462,10 @@ class PairwiseComparisons(display.Printed):
         square[i, j] = values
         square[j, i] = -values if is_odd else values
         return square
+
+    def _values(self, column: str, order: LongArray, *, is_odd: bool = False) -> Any:
+        """Return a column of numbers as a square, its diagonal nan."""
+        return self._square(self.table[column].to_numpy(), order, diagonal=True, is_odd=is_odd)
 
     def _how(self) -> str:
         level = display.number(self.alpha)
