@@ -287,8 +287,11 @@ def test_levels_of_a_dstudy_have_names():
     assert "half=early,part=True" in several.dstudy(topic=5).by_level
 
 
-def test_one_residual_has_no_levels(equal):
-    assert equal.dstudy(topic=5).by_level == {}
+def test_one_residual_has_no_levels(equal, res):
+    assert len(equal.dstudy(topic=5).by_level) == 0
+    levels = res.dstudy(topic=5).by_level
+    assert "s9" not in levels
+    assert repr(levels) == "<D-studies of s0, s1, s2, s3, s4>"
 
 
 def test_a_gstudy_has_residual_variances_by_level(res):
@@ -353,7 +356,6 @@ def test_summary_names_the_groups(res):
 
 
 REFUSED = [
-    (lambda r: r.profile(), "interval='mls'"),
     (lambda r: r.conf_int(interval="robust"), "interval='mls'"),
     (lambda r: r.diagnose(), "res.resid"),
     (lambda r: r.crosscheck(), "fit by the other"),

@@ -16,7 +16,7 @@ from vcomp.exceptions import PlanError, is_real
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import constant_effects
 from vcomp.inference import Quantities, Smooth, VarianceComponents
-from vcomp.inference.intervals import FromComponents, IntervalSource, Limits
+from vcomp.inference.intervals import Combined, FromComponents, IntervalSource, Limits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,6 +147,9 @@ def source_in_universe(
     inside = mean_in_universe(mean, components, plan, row)
     if isinstance(source, FromComponents):
         return replace(source, beta=inside.beta, cov_beta=inside.cov_beta)
+    if isinstance(source, Combined):
+        own = source_in_universe(source.source, mean, components, plan, row)
+        return replace(source, source=own)
     constant = constant_effects(components, plan)[row] > 0.0
     from vcomp.inference.resampling import FromReplicates, Replicates  # deferred for start-up time
 

@@ -6,7 +6,7 @@ Nothing is computed here: :mod:`~vcomp.gtheory.study_record` makes the record, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -108,9 +108,7 @@ class DStudy(InJson, display.Printed, StudyRecord):
         {'keywords': array([0.736]), 'sentence': array([0.726])}
         """
         groups = None if self.residuals is None else self.residuals.groups
-        if groups is None:
-            return {}
-        return {name: of_level(self, k) for k, name in enumerate(groups.labels)}
+        return StudiesByLevel(self, () if groups is None else groups.labels)
 
     def quantity(
         self, what: PlannedName, *, se: Literal["delta", "unbiased"] = "delta"
@@ -404,6 +402,37 @@ class DStudy(InJson, display.Printed, StudyRecord):
     def __repr__(self) -> str:
         plan = self.plan
         return f"DStudy(object={plan.object!r}, design='{plan.design}', plans={len(plan)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class StudiesByLevel(Mapping[str, DStudy]):
+    """The D-study of each level that has a residual variance of its own, made when it is read.
+
+    Attributes
+    ----------
+    study : that of their mean
+    levels : their names
+    """
+
+    study: DStudy
+    levels: tuple[str, ...]
+
+    def __getitem__(self, level: str) -> DStudy:
+        """Return the D-study of a level."""
+        if level not in self.levels:
+            raise KeyError(level)
+        return of_level(self.study, self.levels.index(level))
+
+    def __iter__(self) -> Iterator[str]:
+        """Return an iterator of the names of the levels."""
+        return iter(self.levels)
+
+    def __len__(self) -> int:
+        """Return the number of levels."""
+        return len(self.levels)
+
+    def __repr__(self) -> str:
+        return f"<D-studies of {', '.join(self.levels) or 'no level'}>"
 
 
 def dstudy(

@@ -40,7 +40,7 @@ from vcomp.inference import (
     UsedComponents,
     VarianceComponents,
 )
-from vcomp.inference.intervals import FromComponents, IntervalSource
+from vcomp.inference.intervals import Combined, FromComponents, IntervalSource
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -253,9 +253,11 @@ def of_level(study: S, level: int) -> S:
     level : number of the level
     """
     assert study.residuals is not None
-    assert isinstance(study.source, FromComponents)
-    own = study.residuals.with_one_residual(level)
-    source = replace(study.source, components=own)
+    own, source = study.residuals.with_one_residual(level), study.source
+    if isinstance(source, FromComponents):
+        source = replace(source, components=own)
+    elif isinstance(source, Combined):
+        source = replace(source, A=study.residuals.pooling(level))
     found = project(
         type(study), own, study.plan, alpha=study.alpha, negative=study.negative, source=source
     )

@@ -30,11 +30,11 @@ from vcomp.gtheory.projection import (
     composition,
     planned_limits,
     planned_quantity,
+    quantities,
     weights,
 )
 from vcomp.gtheory.study_record import (
     StudyRecord,
-    of_level,
     of_other_plan,
     requirement_of,
     sizes_table,
@@ -238,17 +238,21 @@ _LEVELS_SHOWN = 20
 def _table_of_levels(study: StudyRecord) -> list[Any]:
     """Return the table of the errors at each level that has a residual variance of its own."""
     groups = None if study.residuals is None else study.residuals.groups
-    if groups is None or len(groups.n) > _LEVELS_SHOWN:
+    if study.residuals is None or groups is None or len(groups.n) > _LEVELS_SHOWN:
         return []
-    plan, m = study.plan, len(study.plan)
-    found = [of_level(study, k) for k in range(len(groups.n))]
-    cells = {groups.written: [label for label in groups.labels for _ in range(m)]}
+    plan, columns = study.plan, []
+    for level in range(len(groups.n)):
+        own = study.residuals.with_one_residual(level)
+        values = used_components(own, study.negative).values
+        found = quantities(weights(own, plan))
+        columns.append({name: q.values(values) for name, q in found.items()})
+    cells = {groups.written: [label for label in groups.labels for _ in range(len(plan))]}
     for facet, sizes in zip(plan.facets, plan.sizes.T, strict=True):
-        cells[facet + " " * (facet in cells)] = [display.count(n) for n in sizes] * len(found)
+        cells[facet + " " * (facet in cells)] = [display.count(n) for n in sizes] * len(columns)
     for name, symbol in SYMBOLS.items():
-        cells[symbol] = [display.coefficient(c) for own in found for c in own.columns[name]]
+        cells[symbol] = [display.coefficient(c) for own in columns for c in own[name]]
     for symbol, name in (("√σ²(δ)", "rel_err_var"), ("√σ²(Δ)", "abs_err_var")):
-        errors = np.sqrt(np.concatenate([own.columns[name] for own in found]))
+        errors = np.sqrt(np.concatenate([own[name] for own in columns]))
         cells[symbol] = display.fixed(errors, significant=3)
     return [display.column_table(cells, title=f"By residual variance of {groups.written}")]
 

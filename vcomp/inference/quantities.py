@@ -246,13 +246,7 @@ class VarianceComponents:
         >>> g.with_one_residual().values, g.with_one_residual(1).values
         (array([2., 4.]), array([2., 5.]))
         """
-        assert self.groups is not None
-        r, first = self.n_residuals, len(self.names) - self.n_residuals
-        counts = np.ones(r) if set(self.groups.facets) <= self.facets[-1] else self.groups.n
-        shares = np.asarray(counts, dtype=float) if level is None else np.eye(r)[level]
-        A = np.zeros((first + 1, first + r))
-        A[:first, :first] = np.eye(first)
-        A[first, first:] = shares / shares.sum()
+        A, first = self.pooling(level), len(self.names) - self.n_residuals
         return replace(
             self,
             names=(*self.names[:first], RESIDUAL),
@@ -263,6 +257,22 @@ class VarianceComponents:
             matrices=(),
             groups=None,
         )
+
+    def pooling(self, level: int | None = None) -> FloatArray:
+        """Return A of the components Aσ² that :meth:`with_one_residual` has.
+
+        Parameters
+        ----------
+        level : number of the residual group; None for the mean
+        """
+        assert self.groups is not None
+        r, first = self.n_residuals, len(self.names) - self.n_residuals
+        counts = np.ones(r) if set(self.groups.facets) <= self.facets[-1] else self.groups.n
+        shares = np.asarray(counts, dtype=float) if level is None else np.eye(r)[level]
+        A = np.zeros((first + 1, first + r))
+        A[:first, :first] = np.eye(first)
+        A[first, first:] = shares / shares.sum()
+        return A
 
     @property
     def is_closed(self) -> bool:
@@ -380,6 +390,10 @@ class Quantities:
         """Return some of the quantities."""
         return Quantities(self.form, self.a[places], None if self.b is None else self.b[places])
 
+    def before(self, A: FloatArray) -> Quantities:
+        """Return the quantities of σ² that these are of Aσ²."""
+        return Quantities(self.form, self.a @ A, None if self.b is None else self.b @ A)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Smooth:
@@ -397,6 +411,15 @@ class Smooth:
     slopes: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
     scale: Scale = "real"
     uses_fixed: bool = False
+
+    def before(self, A: FloatArray) -> Smooth:
+        """Return the function of σ² that this is of Aσ²."""
+
+        def slopes(v: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
+            by_v, by_beta = self.slopes(A @ v, beta)
+            return by_v @ A, by_beta
+
+        return replace(self, function=lambda v, beta: self.function(A @ v, beta), slopes=slopes)
 
 
 Projected: TypeAlias = Literal["zero", "keep"]

@@ -1,6 +1,7 @@
 from .accumulated import AccumulatedStatistics as AccumulatedStatistics
 from .accumulated import accumulate as accumulate
 from .gstudy_model import claimed_model as claimed_model
+from .interval_sources import IntervalMethod as IntervalMethod
 from .model import VarianceComponentsModel as VarianceComponentsModel
 from .record import two_way_mean_squares as two_way_mean_squares
 from .results import VarianceComponentsResults as VarianceComponentsResults
@@ -8,4 +9,3 @@ from .row_access import compared_fit as compared_fit
 from .row_access import fitted_again as fitted_again
 from .row_access import kept_response as kept_response
 from .row_access import record_of as record_of
-from .uncertainty import IntervalMethod as IntervalMethod

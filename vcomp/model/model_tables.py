@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from vcomp.inference.hypotheses import CovarianceOfFixed, DegreesOfFreedom, TypeOfTest
     from vcomp.inference.pairwise import CorrectionName
+    from vcomp.model.interval_sources import IntervalMethod
     from vcomp.model.level_comparisons import LevelTest
     from vcomp.model.marginal_means import MarginalMeans
     from vcomp.model.row_access import RowAccess
-    from vcomp.model.uncertainty import IntervalMethod
 
 
 class ModelTables(UniverseScores):
@@ -314,7 +314,7 @@ class ModelTables(UniverseScores):
             of measurements whose scores all have the residual variance of the level
         alpha : intervals have confidence 1 − alpha
         interval : how they are made: as for :meth:`~vcomp.VarianceComponentsResults.conf_int`; of
-            D-studies ``"mls"``, ``"log"`` or ``"wald"``
+            D-studies ``"mls"``, ``"log"``, ``"wald"``, ``"profile"`` or ``"bootstrap"``
 
         Returns
         -------

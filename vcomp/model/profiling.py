@@ -14,7 +14,7 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators import Estimate
 from vcomp.estimators.likelihood import LikelihoodEngine, MatricesLikelihood, choose_engine
 from vcomp.exceptions import EstimationError, check_alpha
-from vcomp.formula import EffectMatrix, refuse_blocks
+from vcomp.formula import EffectMatrix
 from vcomp.inference import Quantities, Smooth, profile, read_correlation, read_quantity
 from vcomp.inference.intervals import Limits
 from vcomp.inference.profile import (
@@ -152,9 +152,6 @@ class MaximisedLikelihood:
             raise EstimationError(
                 f"a profile needs a maximum, and the fit did not converge: {estimate.status}"
             )
-        formula = access.data.design.formula
-        if formula.groups is not None:
-            refuse_blocks(formula, "a profile", "use interval='mls', 'wald' or 'bootstrap'")
         if access.data.statistics.blocks is not None:
             matrices = MatricesLikelihood(access.data.statistics, reml=estimate.method == "reml")
             return MaximisedMatrices(matrices, estimate, np.zeros(len(estimate.names), dtype=bool))

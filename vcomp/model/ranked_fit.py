@@ -28,9 +28,9 @@ from vcomp.ir.rank import (
     correlation_table,
     ranking,
 )
+from vcomp.model.interval_sources import IntervalMethod
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import RowAccess, require_rows
-from vcomp.model.uncertainty import IntervalMethod
 from vcomp.model.universe_scores import UniverseScores
 
 if TYPE_CHECKING:

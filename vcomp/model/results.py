@@ -40,13 +40,14 @@ from vcomp.model.estimates import (
     standard_errors,
 )
 from vcomp.model.hypothesis_tests import HypothesisTests
+from vcomp.model.interval_sources import IntervalMethod
 from vcomp.model.model_tables import ModelTables
 from vcomp.model.other_names import refuse_name
 from vcomp.model.prediction import Predictions
 from vcomp.model.ranked_fit import RankAccuracy
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import RowAccess, StoredEffects
-from vcomp.model.uncertainty import IntervalMethod, Uncertainty
+from vcomp.model.uncertainty import Uncertainty
 
 if TYPE_CHECKING:
     import pandas as pd

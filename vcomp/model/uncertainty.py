@@ -1,31 +1,23 @@
 """Methods of a result for uncertainty: intervals, profiles, resampling and cross-checks.
 
-Methods delegate to :mod:`~vcomp.model.estimates`, :mod:`~vcomp.model.profiling`,
-:mod:`~vcomp.model.model_checks` and :mod:`vcomp.inference.resampling`.
+Methods delegate to :mod:`~vcomp.model.estimates`, :mod:`~vcomp.model.interval_sources`,
+:mod:`~vcomp.model.profiling`, :mod:`~vcomp.model.model_checks` and
+:mod:`vcomp.inference.resampling`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vcomp.exceptions import EstimationError, guarded
-from vcomp.inference import Projected, VarianceComponents, resampling
+from vcomp.exceptions import guarded
+from vcomp.inference import Projected, resampling
 from vcomp.inference.hypotheses import fixed_intervals
-from vcomp.inference.intervals import (
-    LOCAL_INTERVALS,
-    FromComponents,
-    IntervalName,
-    IntervalSource,
-    check_local_interval,
-    check_source,
-    plugged_source,
-)
+from vcomp.inference.intervals import IntervalSource
 from vcomp.model.estimates import Estimates, component_limits, gstudy
-from vcomp.model.record import FitRecord
-from vcomp.model.row_access import RowAccess, require_rows
+from vcomp.model.interval_sources import IntervalMethod, source_of
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -36,10 +28,6 @@ if TYPE_CHECKING:
     from vcomp.inference.resampling import BootstrapType, Jackknife, Replicates
     from vcomp.model.model_checks import CrossCheck
     from vcomp.model.profiling import Profile
-
-
-IntervalMethod: TypeAlias = "IntervalName | IntervalSource | resampling.Replicates"
-"""The name of a way to make intervals, or a source of them, such as bootstrap replicates."""
 
 
 class Uncertainty(Estimates):
@@ -478,129 +466,4 @@ class Uncertainty(Estimates):
             facet,
             workers=workers,
             progress=progress,
-        )
-
-
-_REPLICATES = 1000
-"""Number of replicates for ``interval="bootstrap"``."""
-
-_OTHERS = ("profile", "bootstrap")
-_OF_FACETS = {
-    "jackknife": "jackknife",
-    "resample": "resample",
-    "facet bootstrap": "resample",
-    "facet_bootstrap": "resample",
-}
-
-
-def _is_profiled(record: FitRecord) -> bool:
-    """Whether the likelihood is profiled by default: scores of known variance have no mean square.
-
-    Limits from approximate mean squares would cover a component near zero too seldom.
-    """
-    estimate, weights = record.estimate, record.weights
-    of_known = weights is not None and weights.of_known_variances
-    return of_known and estimate.converged and not estimate.monte_carlo
-
-
-POOLED = ("auto", "mls", "log", "wald")
-"""Intervals of components in which several residual variances are pooled."""
-
-
-def source_of(
-    record: FitRecord,
-    rows: RowAccess | None,
-    interval: IntervalMethod,
-    negative: Projected = "keep",
-    bootstrap_type: resampling.BootstrapType = "percentile",
-) -> IntervalSource:
-    """Return the source of the intervals of a fit.
-
-    Parameters
-    ----------
-    record : of the fit
-    rows : of the fit; None after loading
-    interval : a name, replicates, or a source itself
-    negative : how negative components are used
-    bootstrap_type : of intervals from replicates
-
-    Raises
-    ------
-    EstimationError
-        If the interval is not known, or not available for this fit.
-    DataError
-        If it needs the rows, and the result was loaded without them.
-    """
-    if interval == "auto" and rows is not None and _is_profiled(record):
-        interval = "profile"
-    if interval == "profile":
-        from vcomp.model.profiling import (  # deferred for start-up time
-            FromProfile,
-            MaximisedLikelihood,
-        )
-
-        return FromProfile(MaximisedLikelihood.of(require_rows(rows)))
-    if interval == "bootstrap":
-        interval = resampling.parametric_bootstrap(require_rows(rows).generating(), _REPLICATES)
-    if (
-        not isinstance(interval, str)
-        and isinstance(interval, resampling.Replicates)
-        and not isinstance(interval, resampling.Jackknife)
-    ):
-        _check_own(interval, record.estimate.names)
-        fitted = record.estimate.values, record.estimate.beta
-        return resampling.FromReplicates(interval, *fitted, bootstrap_type, negative)
-    if bootstrap_type != "percentile":
-        raise EstimationError(
-            f"bootstrap_type={bootstrap_type!r} applies to intervals from bootstrap replicates, "
-            f"not to {interval!r}"
-        )
-    if not isinstance(interval, str):
-        return check_source(interval)
-    if interval in _OF_FACETS:
-        raise EstimationError(
-            f"interval={interval!r} needs a facet; pass "
-            f"interval=res.{_OF_FACETS[interval]}({record.structure.facets[0]!r})"
-        )
-    if interval not in LOCAL_INTERVALS:
-        plugged = plugged_source(interval, record.tables.components)
-        if plugged is not None:
-            return plugged
-    check_local_interval(interval, _OTHERS)
-    return record.of_components(interval, negative)
-
-
-def pooled_source(
-    record: FitRecord,
-    components: VarianceComponents,
-    interval: IntervalMethod,
-    negative: Projected,
-) -> IntervalSource:
-    """Return the source of intervals of a fit that has several residual variances.
-
-    Parameters
-    ----------
-    record : of the fit
-    components : with the mean of them, or one of them, as the residual
-    interval, negative : as of :func:`source_of`
-
-    Raises
-    ------
-    EstimationError
-        If the interval is not made from components and their covariance matrix.
-    """
-    if interval not in POOLED:
-        raise EstimationError(
-            f"interval={interval!r} is for models with one residual variance; use interval='mls', "
-            "'log' or 'wald'"
-        )
-    fixed = record.estimate.beta, record.estimate.cov_beta
-    return FromComponents(components, "mls" if interval == "auto" else interval, negative, *fixed)
-
-
-def _check_own(replicates: resampling.Replicates, names: tuple[str, ...]) -> None:
-    if replicates.names != names:
-        raise EstimationError(
-            f"these replicates are of {', '.join(replicates.names)}, and the fit has "
-            f"{', '.join(names)}; resample this fit"
         )

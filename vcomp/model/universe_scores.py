@@ -28,10 +28,10 @@ from vcomp.gtheory import (
 )
 from vcomp.inference import Projected, VarianceComponents, check_policy
 from vcomp.inference.intervals import IntervalSource, wald_interval
+from vcomp.model.interval_sources import IntervalMethod, pooled_source, source_of
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import EffectSolution, Fitted, RowAccess
 from vcomp.model.stored_levels import EffectsWithin, ObjectScores, Within
-from vcomp.model.uncertainty import IntervalMethod, pooled_source, source_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,7 +97,8 @@ class UniverseScores(HasDStudies, Fitted):
         components = self._record.tables.components
         if components.groups is None:
             return self._source(interval, negative)
-        return pooled_source(self._record, self._planned_components(), interval, negative)
+        pooled = self._planned_components()
+        return pooled_source(self._record, self._rows, pooled, interval, negative)
 
     def _planned_notes(self) -> tuple[str, ...]:
         groups, weights = self._record.tables.components.groups, self._record.weights

@@ -31,6 +31,7 @@ from .likelihood import ML as ML
 from .likelihood import REML as REML
 from .likelihood import LikelihoodMethod as LikelihoodMethod
 from .matrices_likelihood import MatricesLikelihood as MatricesLikelihood
+from .matrices_likelihood import VanishedResidualError as VanishedResidualError
 from .maximisation import maximise as maximise
 from .prediction_errors import difference_variances as difference_variances
 from .prediction_errors import predicted_columns as predicted_columns

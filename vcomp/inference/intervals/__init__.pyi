@@ -8,6 +8,7 @@ from .influences import level_variances as level_variances
 from .influences import positive_residual as positive_residual
 from .influences import two_way_level_variances as two_way_level_variances
 from .limits import LOCAL_INTERVALS as LOCAL_INTERVALS
+from .limits import Combined as Combined
 from .limits import FromComponents as FromComponents
 from .limits import IntervalName as IntervalName
 from .limits import IntervalSource as IntervalSource

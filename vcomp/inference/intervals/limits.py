@@ -106,6 +106,29 @@ class IntervalSource(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Combined:
+    """Intervals of quantities of linear combinations of the components.
+
+    Attributes
+    ----------
+    source : of the components σ²
+    A : (m, k) of the combinations Aσ²
+    """
+
+    source: IntervalSource
+    A: FloatArray
+
+    @property
+    def interval(self) -> str:
+        """The name of the source."""
+        return self.source.interval
+
+    def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
+        """Return intervals with confidence 1 − alpha."""
+        return self.source.limits(quantities.before(self.A), alpha)
+
+
 @dataclass(frozen=True)
 class FromComponents:
     """Intervals from estimates and their covariance matrix.

@@ -4,11 +4,16 @@ Steps are those in the cone (:mod:`vcomp.estimators.likelihood.cone`), in the ta
 surface: with its multiplier λ, and W of dθ = Σ tr(W dΣ), the gradient is G − λW. After each step
 the factors return to the surface by Newton's method. At a maximum (G − λW)L = 0, and G − λW has no
 positive eigenvalue in the null space of Σ.
+
+One of several residual variances may go to zero along a profile, where other effects reproduce the
+scores of its level. It is then left next to zero, and the likelihood continued by its slope.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,8 +21,11 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood import (
     ConePlace,
     ConeSearch,
+    InformationKind,
     MatricesLikelihood,
     Parts,
+    VanishedResidualError,
+    elements,
     factor_of,
     positive_part,
     stepped,
@@ -76,24 +84,127 @@ def maximise_matrices_on(
         If no step raises the likelihood before the conditions of a maximum are met, or the
         surface is not reached.
     """
-    search = SurfaceSearch(likelihood, surface)
-    try:
+
+    def search(of: MatricesLikelihood | NextToZero) -> MatricesOnSurface:
+        search = SurfaceSearch(of, surface)
         path, done = search.start(start).climb(
             search.move, sought=(_TOLERANCE, 1e-6), stalled=(_STALLED, 1e-5), max_iter=_STEPS
         )
+        end = path[-1]
+        if not done:
+            raise EstimationError(
+                "the profile cannot be traced: no step along it raises the likelihood, although "
+                f"the maximum is {end.decrement:.2g} standard errors away; use a Wald interval or "
+                "the parametric bootstrap"
+            )
+        v = of.components(end.S)
+        return MatricesOnSurface(end.S, v, end.loglike, search.multiplier)
+
+    try:
+        end, at_zero = without_vanished(likelihood, search)
+        if at_zero is None:
+            return end
+        normal = end.multiplier * (likelihood.back.T @ surface.normal(end.v))
+        S, more = at_zero.continued(end.S, normal)
     except np.linalg.LinAlgError:
         raise EstimationError(
             "the profile cannot be traced: no covariance matrices were found at this value; use "
             "a Wald interval or the parametric bootstrap"
         ) from None
-    end = path[-1]
-    if not done:
-        raise EstimationError(
-            "the profile cannot be traced: no step along it raises the likelihood, although the "
-            f"maximum is {end.decrement:.2g} standard errors away; use a Wald interval or the "
-            "parametric bootstrap"
-        )
-    return MatricesOnSurface(end.S, search.components(end.S), end.loglike, search.multiplier)
+    return replace(end, S=S, loglike=end.loglike + more)
+
+
+_NEAR_ZERO = 2e-6
+"""Residual variance next to zero, of scores with standard deviations near 1."""
+
+Found = TypeVar("Found")
+
+
+def without_vanished(
+    likelihood: MatricesLikelihood, search: Callable[[MatricesLikelihood | NextToZero], Found]
+) -> tuple[Found, NextToZero | None]:
+    """Return what a search finds, with the residual variances that go to zero left next to it.
+
+    Parameters
+    ----------
+    likelihood : of all matrices
+    search : of a maximum
+    """
+    of: MatricesLikelihood | NextToZero = likelihood
+    groups: tuple[int, ...] = ()
+    while True:
+        try:
+            found = search(of)
+        except VanishedResidualError as error:
+            groups = (*groups, error.group)
+            of = NextToZero(likelihood, groups)
+        else:
+            return found, of if isinstance(of, NextToZero) else None
+
+
+class NextToZero:
+    """The likelihood of the other matrices where some residual variances are next to zero.
+
+    Parameters
+    ----------
+    likelihood : of all matrices
+    groups : numbers of these residual variances
+    """
+
+    def __init__(self, likelihood: MatricesLikelihood, groups: Sequence[int]) -> None:
+        self.likelihood, self._at = likelihood, (-1, list(groups), list(groups))
+        self.n, self.reason, self.kinds = likelihood.n, likelihood.reason, likelihood.kinds
+        self.linked = likelihood.linked.copy()
+        self.linked[self._at] = False
+        self._every = tuple(np.array(elements(likelihood.linked)).T)
+        self._kept = self.linked[self._every]
+        self.back = likelihood.back[:, self._kept]
+
+    def whole(self, S: FloatArray) -> FloatArray:
+        """Return the matrices with these residual variances."""
+        whole = S.copy()
+        whole[self._at] = _NEAR_ZERO
+        return whole
+
+    def components(self, S: FloatArray) -> FloatArray:
+        """Return the components, in their order."""
+        return self.likelihood.components(self.whole(S))
+
+    def loglike(self, S: FloatArray) -> float:
+        """Return the log-likelihood; −∞ if it is not defined."""
+        return self.likelihood.loglike(self.whole(S))
+
+    def gradient(self, S: FloatArray) -> FloatArray:
+        """Return the gradient of the log-likelihood."""
+        return np.where(self.linked, self.likelihood.gradient(self.whole(S)), 0.0)
+
+    def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
+        """Return an information matrix of the elements that are left."""
+        found = self.likelihood.information(self.whole(S), kind)
+        return np.asarray(found[np.ix_(self._kept, self._kept)])
+
+    def curvature(self, S: FloatArray) -> FloatArray:
+        """Return the observed information."""
+        return self.information(S, "observed")
+
+    def continued(self, S: FloatArray, normal: FloatArray) -> tuple[FloatArray, float]:
+        """Return all matrices, and the rise of the likelihood from next to zero to zero.
+
+        Parameters
+        ----------
+        S : at the maximum
+        normal : λ times the derivatives of the quantity by all elements; 0 without a quantity
+
+        Raises
+        ------
+        LinAlgError
+            If the likelihood rises with one of these residual variances.
+        """
+        whole = self.whole(S)
+        slopes = (self.likelihood.gradient(whole)[self._every] - normal)[~self._kept]
+        if (slopes > 0.0).any():
+            raise np.linalg.LinAlgError("a residual variance is not at zero")
+        return whole, float(-slopes.sum()) * _NEAR_ZERO
 
 
 class SurfaceSearch(ConeSearch):
@@ -109,19 +220,19 @@ class SurfaceSearch(ConeSearch):
     updated_below = 0.0
     ridge = 0.01
 
-    def __init__(self, likelihood: MatricesLikelihood, surface: ConstraintSurface) -> None:
+    likelihood: MatricesLikelihood | NextToZero
+
+    def __init__(
+        self, likelihood: MatricesLikelihood | NextToZero, surface: ConstraintSurface
+    ) -> None:
         super().__init__(likelihood)
         self.surface, self.back, self.multiplier = surface, likelihood.back, 0.0
         self._bend = np.zeros((len(self.elements),) * 2)
         self._at = tuple(np.array(self.elements).T)
 
-    def components(self, S: FloatArray) -> FloatArray:
-        """Return the components, in their order."""
-        return np.asarray(self.back @ S[self._at])
-
     def normal(self, S: FloatArray) -> FloatArray:
         """Return the derivatives of the quantity by the elements."""
-        normal = self.back.T @ self.surface.normal(self.components(S))
+        normal = self.back.T @ self.surface.normal(self.likelihood.components(S))
         if not np.isfinite(normal).all():
             raise np.linalg.LinAlgError("the quantity has no derivatives here")
         return np.asarray(normal)
@@ -193,7 +304,7 @@ class SurfaceSearch(ConeSearch):
         best, least = factors, np.inf
         for _ in range(_RETURNS):
             S = self.matrices(factors)
-            v, n = self.components(S), self.normal(S)
+            v, n = self.likelihood.components(S), self.normal(S)
             gap = self.surface.gap(v)
             size = float(np.abs(n) @ np.abs(S[self._at]))
             if not (np.isfinite(gap) and size > 0.0):

@@ -378,8 +378,10 @@ class Constraint(Protocol):
     def slope_factor(self, v: FloatArray) -> float:
         """Return dPL/dθ divided by the multiplier, eq. (10.10)."""
 
-    def range(self, v: FloatArray, held: BoolArray) -> Range:
+    def range(self, v: FloatArray, held: BoolArray, n_residuals: int = 1) -> Range:
         """Return the range of the quantity with held components at their values in `v`.
+
+        The last `n_residuals` components cannot be zero.
 
         Raises
         ------
@@ -423,20 +425,20 @@ class LinearConstraint:
         """Return 1."""
         return 1.0
 
-    def range(self, v: FloatArray, held: BoolArray) -> Range:
+    def range(self, v: FloatArray, held: BoolArray, n_residuals: int = 1) -> Range:
         """Return the range of w'v."""
         free = np.where(held, 0.0, self.weights)
         if not free.any():
             raise EstimationError(_CONSTANT)
         base = float(self.weights[held] @ v[held])
-        rises, falls = free > 0.0, free < 0.0
+        rises, falls, first = free > 0.0, free < 0.0, free.size - n_residuals
         low = -np.inf if falls.any() else base
         high = np.inf if rises.any() else base
         return Range(
             low,
             high,
-            None if falls.any() or rises[-1] else rises,
-            None if rises.any() or falls[-1] else falls,
+            None if falls.any() or rises[first:].any() else rises,
+            None if rises.any() or falls[first:].any() else falls,
         )
 
 
@@ -504,7 +506,7 @@ class RatioConstraint:
         """Return b'v."""
         return float(self.denominator @ v)
 
-    def range(self, v: FloatArray, held: BoolArray) -> Range:
+    def range(self, v: FloatArray, held: BoolArray, n_residuals: int = 1) -> Range:
         """Return the range of a'v / b'v, which lies between those of single components."""
         a, b, known = self.numerator, self.denominator, ~held
         used = known & ((a != 0.0) | (b != 0.0))
@@ -515,9 +517,12 @@ class RatioConstraint:
         if not ratios.size or every.min() == every.max():
             raise EstimationError(_CONSTANT)
         low, high = float(every.min()), float(every.max())
-        return Range(low, high, self._zero(low, v, held), self._zero(high, v, held))
+        zeros = (self._zero(end, v, held, n_residuals) for end in (low, high))
+        return Range(low, high, *zeros)
 
-    def _zero(self, end: float, v: FloatArray, held: BoolArray) -> BoolArray | None:
+    def _zero(
+        self, end: float, v: FloatArray, held: BoolArray, n_residuals: int
+    ) -> BoolArray | None:
         """Return the components that are zero if the ratio is at an end of its range."""
         if np.isinf(end):
             away = self.denominator != 0.0
@@ -525,7 +530,8 @@ class RatioConstraint:
             weight = self.numerator - end * self.denominator
             away = np.abs(weight) > 1e-14 * (np.abs(self.numerator) + abs(end) * self.denominator)
         fixed = held & (v > 0.0)
-        return None if away[-1] or (away & fixed).any() else away & ~held
+        fixed[fixed.size - n_residuals :] = True
+        return None if (away & fixed).any() else away & ~held
 
 
 @dataclass(frozen=True, slots=True)
@@ -566,7 +572,7 @@ class SmoothConstraint:
         """Return 1."""
         return 1.0
 
-    def range(self, v: FloatArray, held: BoolArray) -> Range:
+    def range(self, v: FloatArray, held: BoolArray, n_residuals: int = 1) -> Range:
         """Return the given range."""
         if not np.where(held, 0.0, self.gradient(v)).any():
             raise EstimationError(_CONSTANT)

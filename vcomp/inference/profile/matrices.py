@@ -7,7 +7,7 @@ the likelihood is maximised over the matrices that are left.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood import (
+    ConeMaximum,
     InformationKind,
     MatricesLikelihood,
     elements,
@@ -22,7 +23,12 @@ from vcomp.estimators.likelihood import (
     maximise_in_cone,
 )
 from vcomp.exceptions import EstimationError, check_alpha
-from vcomp.inference.profile.cone_surface import maximise_matrices_on, raised
+from vcomp.inference.profile.cone_surface import (
+    NextToZero,
+    maximise_matrices_on,
+    raised,
+    without_vanished,
+)
 from vcomp.inference.profile.constrained import Constraint, Range
 from vcomp.inference.profile.profile import coordinate_of
 from vcomp.inference.profile.trace import (
@@ -41,6 +47,10 @@ _NEXT_TO_ONE = 1e-6
 """Distance from ±1 at which the profile of a correlation is continued by its slope; the square of
 it is left out."""
 
+
+_NEXT_TO_ZERO = 1e-5
+"""Residual variance, as a share of that of the scores, below which its profile is continued
+by its slope."""
 
 _FARTHEST = 1.0
 """Largest first step on the coordinate: standard errors are large near a singular matrix."""
@@ -99,19 +109,28 @@ class _MatrixQuantity:
 
     @cached_property
     def span(self) -> Range:
-        """The range of the quantity over positive semidefinite matrices."""
+        """The range of the quantity over positive semidefinite matrices and positive residuals."""
+        found, r = self._closed_span, self.likelihood.n_residuals
+        zeros = (found.zero_low, found.zero_high)
+        attained = [None if zero is None or zero[-r:].any() else zero for zero in zeros]
+        return Range(found.low, found.high, *attained)
+
+    @cached_property
+    def _closed_span(self) -> Range:
+        """The range, with residual variances that are zero at its ends."""
         none = np.zeros(self.v_hat.size, dtype=bool)
-        given = self.constraint.range(self.v_hat, none)
+        given = self.constraint.range(self.v_hat, none, 0)
         surface = self.constraint.surface(0.0)
         if not surface.is_flat:  # the ends of a correlation are those of singular matrices
             ends = [none if np.isfinite(end) else None for end in (given.low, given.high)]
             return Range(given.low, given.high, *ends)
-        if not surface.normal(self.v_hat)[self._covariances].any():
+        normal = surface.normal(self.v_hat)
+        if not normal[self._covariances].any():
             return given
-        W = self._weights(surface.normal(self.v_hat))
-        values = np.concatenate([np.linalg.eigvalsh(w) for w in W])
+        values = np.concatenate([np.linalg.eigvalsh(w) for w in self._weights(normal)])
         values[np.abs(values) <= _ZERO * np.abs(values).max()] = 0.0
-        zero = None if W[-1].any() else ~none
+        zero, r = ~none, self.likelihood.n_residuals
+        zero[-r:] = normal[-r:] != 0.0
         if (values >= 0.0).all():
             return Range(0.0, np.inf, zero, None)
         if (values <= 0.0).all():
@@ -161,6 +180,7 @@ class _MatrixQuantity:
         return Trace(self.visit, self.edge, self.other, self.scale, [start])
 
     scale: Coordinate | None = None
+    _last_visits: dict[float, Visit] = field(default_factory=dict)
 
     def guess(self, level: float) -> float:
         """Return t at which z is about at a level, by Wald's approximation."""
@@ -171,7 +191,37 @@ class _MatrixQuantity:
 
     def visit(self, theta: float, near: Visit) -> Visit:
         """Return the point of the profile at θ."""
-        return self._found(theta, near.point)
+        side = float(np.sign(theta - self.estimate))
+        last = self._next_to_zero(side)
+        if side * (theta - last) <= 0.0:
+            return self._found(theta, near.point)
+        # At zero the likelihood is finite where other effects reproduce the scores of a level.
+        if side not in self._last_visits:
+            self._last_visits[side] = self._found(last, near.point)
+        return self._continued(self._last_visits[side], theta)
+
+    def _next_to_zero(self, side: float) -> float:
+        """Return the θ from which a profile is continued: a residual variance is next to zero."""
+        span, r = self._closed_span, self.likelihood.n_residuals
+        end, zero = (span.low, span.zero_low) if side < 0.0 else (span.high, span.zero_high)
+        if zero is None or not zero[-r:].any():
+            return side * np.inf
+        least = float(self.v_hat[-r:][zero[-r:]].min())
+        share = min(_NEXT_TO_ZERO * self.likelihood.unit / least, 0.1)
+        if np.isfinite(end):
+            return float(end + share * (self.estimate - end))
+        return self.estimate / share
+
+    def _continued(self, last: Visit, theta: float) -> Visit:
+        """Return the point of the profile that is continued by its slope.
+
+        Where a ratio has no limit, by the slope of its reciprocal.
+        """
+        step, end = theta - last.theta, self.span.low if theta < last.theta else self.span.high
+        if np.isinf(end):
+            step *= last.theta / theta
+        loglike = self.best - 0.5 * last.z**2 + last.slope * step
+        return replace(last, theta=theta, z=self._root(theta, loglike))
 
     def other(self, theta: float, near: Visit) -> Visit | None:
         """Return the best point at θ from other starts: the estimate, and without correlations."""
@@ -227,9 +277,10 @@ class _MatrixQuantity:
         if zero is None:
             return None
         if not zero.any():  # a correlation of ±1
-            near = self._found(end * (1.0 - _NEXT_TO_ONE), self.likelihood.matrices_of(self.v_hat))
-            loglike = self.best - 0.5 * near.z**2 + near.slope * end * _NEXT_TO_ONE
-            return replace(near, theta=end, z=self._root(end, loglike))
+            theta = end * (1.0 - _NEXT_TO_ONE)
+            return self._continued(
+                self._found(theta, self.likelihood.matrices_of(self.v_hat)), end
+            )
         # A ratio is infinite where its denominator is zero.
         normal = np.asarray(zero, dtype=np.float64)
         if np.isfinite(end):
@@ -240,14 +291,22 @@ class _MatrixQuantity:
 
     def _without(self, weights: FloatArray) -> tuple[float, FloatArray]:
         """Return the largest log-likelihood without some combinations of effects, and its S."""
-        face = _Face(self.likelihood, weights)
-        found = maximise_in_cone(face, face.start(self.likelihood.matrices_of(self.v_hat)))
+
+        def search(of: MatricesLikelihood | NextToZero) -> tuple[ConeMaximum, FloatArray]:
+            face = _Face(of, weights)
+            found = maximise_in_cone(face, face.start(self.likelihood.matrices_of(self.v_hat)))
+            return found, face.whole(found.S)
+
+        (found, S), at_zero = without_vanished(self.likelihood, search)
         if not found.converged:
             raise EstimationError(
                 "the maximum of the likelihood with a variance of zero was not found, so that it "
                 "is not known whether the profile interval ends there; use a Wald interval"
             )
-        return found.loglike, face.whole(found.S)
+        if at_zero is None:
+            return found.loglike, S
+        S, more = at_zero.continued(S, np.zeros(1))
+        return found.loglike + more, S
 
 
 class _Face:
@@ -261,7 +320,7 @@ class _Face:
 
     kinds: tuple[InformationKind, ...] = ("observed", "expected", "average")
 
-    def __init__(self, likelihood: MatricesLikelihood, weights: FloatArray) -> None:
+    def __init__(self, likelihood: MatricesLikelihood | NextToZero, weights: FloatArray) -> None:
         self.likelihood, self.n, self.reason = likelihood, likelihood.n, likelihood.reason
         shape, self.linked = likelihood.linked.shape, np.zeros(likelihood.linked.shape, dtype=bool)
         self._bases = np.zeros(shape)

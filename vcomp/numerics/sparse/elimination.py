@@ -27,6 +27,9 @@ _CANCELS = 1e-6
 _WORTH_COMPILING = 1e6
 """Entries of L times columns from which a solution by leaves uses compiled loops."""
 
+_KEPT = 2**22
+"""Entries of products with the dense corner that are kept for all pairs of directions."""
+
 _WORKERS_BYTES = 2.0**29
 """Bytes that threads for several blocks may use together."""
 
@@ -496,10 +499,17 @@ class Inverse:
                 products[i, j] = -(change @ e.diagonal + 2.0 * (below @ e.data))
                 if dense[j]:
                     products[j, i] = products[i, j]
-        for i in np.flatnonzero(dense).tolist():
-            turned = self._times_corner(slopes[i], directions[i]).T.ravel()
-            for j in np.flatnonzero(dense[: i + 1]).tolist():
-                own = self._times_corner(slopes[j], directions[j]).ravel()
+        places = np.flatnonzero(dense).tolist()
+        few = len(places) * pattern.n_dense**2 <= _KEPT
+
+        def times_corner(i: int) -> FloatArray:
+            return self._times_corner(slopes[i], directions[i])
+
+        kept = {i: times_corner(i) for i in places} if few else {}
+        for k, i in enumerate(places):
+            turned = (kept[i] if few else times_corner(i)).T.ravel()
+            for j in places[: k + 1]:
+                own = (kept[j] if few else times_corner(j)).ravel()
                 products[i, j] = products[j, i] = turned @ own
         return 0.5 * (products + products.T)
 
