@@ -18,8 +18,8 @@ from vcomp.estimators.registry import METHODS, get_estimator
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "conventions.md"
 
 MODULES = (
-    "vcomp", "vcomp.ctt", "vcomp.datasets", "vcomp.formula", "vcomp.gtheory", "vcomp.io",
-    "vcomp.ir", "vcomp.presets", "vcomp.simulate",
+    "vcomp", "vcomp.ctt", "vcomp.datasets", "vcomp.evals", "vcomp.formula", "vcomp.gtheory",
+    "vcomp.io", "vcomp.ir", "vcomp.presets", "vcomp.simulate",
 )  # fmt: skip
 
 # What users have of rooms whose doors serve the package too.

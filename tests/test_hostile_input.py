@@ -233,14 +233,16 @@ def test_exhausted_memory_in_a_method_of_a_result_is_an_error_with_advice(withou
             found(*ARGUMENTS.get(name, ()))
 
 
-READ = {"collections", "data", "judgements", "original", "retrieved", "runs", "scores"}
+READ = {
+    "collections", "data", "judgements", "original", "paths", "retrieved", "runs", "scores",
+}  # fmt: skip
 """Parameters of functions that are given data."""
 
 SMALL = {"open_source", "score_table"}
 """Functions that read data later, or four numbers."""
 
 
-@pytest.mark.parametrize("module", [vcomp, vcomp.ctt, vcomp.io, vcomp.ir, vcomp.simulate])
+@pytest.mark.parametrize("module", [vcomp, vcomp.ctt, vcomp.evals, vcomp.io, vcomp.ir, vcomp.simulate])
 def test_functions_that_read_data_are_guarded(module):
     public = {name: getattr(module, name) for name in dir(module)}
     functions = {n: f for n, f in public.items() if inspect.isfunction(f) and n not in SMALL}

@@ -34,7 +34,7 @@ def test_frames_begin_with_the_columns_of_the_page(res, fixed, call, columns):
 
 def test_public_names_are_in_the_reference():
     reference = (Path(__file__).parents[1] / "docs/reference/index.md").read_text("utf-8")
-    modules = {"ctt", "datasets", "io", "ir", "presets", "simulate"}
+    modules = {"ctt", "datasets", "evals", "io", "ir", "presets", "simulate"}
     missing = [n for n in vcomp.__all__ if n not in modules and f"vcomp.{n}\n" not in reference]
     assert not [name for name in missing if not name.startswith("__")]
 

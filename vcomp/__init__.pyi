@@ -1,5 +1,6 @@
 from . import ctt as ctt
 from . import datasets as datasets
+from . import evals as evals
 from . import io as io
 from . import ir as ir
 from . import presets as presets

@@ -54,6 +54,7 @@ ROOMS = (
     "multivariate",
     "model",
     "presets",
+    "evals",
     "studies",
 )
 """The rooms that compute."""

@@ -1,0 +1,206 @@
+"""Logs of lm-evaluation-harness: its own means and standard errors, from its own files."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vcomp
+
+LOGS = Path(__file__).parent / "logs"
+VERSIONS = ("lm_eval_0.4.10", "lm_eval_0.4.13")
+
+LINE = {
+    "doc_id": 0, "doc": {"q": "2 + 2", "passage": "p"}, "target": "4", "arguments": {},
+    "resps": [["4"]], "filtered_resps": ["4"], "filter": "none", "metrics": ["em"],
+    "doc_hash": f"{7:064x}", "em": 1.0,
+}  # fmt: skip
+DATE = "2026-01-01T00-00-00.000000"
+
+
+def write(folder, lines, *, task="t", date=DATE, model="m", results=True):
+    """Write a file of samples, with the results of its run."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"samples_{task}_{date}.jsonl"
+    path.write_text("".join(json.dumps(LINE | line) + "\n" for line in lines), "utf-8")
+    if results:
+        content = {"results": {task: {}}, "configs": {}, "versions": {}, "model_name": model}
+        (folder / f"results_{date}.json").write_text(json.dumps(content), "utf-8")
+    return path
+
+
+def stored(folder):
+    """Return the results that lm_eval wrote, by model."""
+    found = [json.loads(path.read_text("utf-8")) for path in folder.glob("*/results_*.json")]
+    return {one["model_name"]: one["results"] for one in found}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_its_own_means_and_standard_errors(version):
+    logs = vcomp.evals.read(LOGS / version)
+    groups = logs.table.groupby(["model", "task", "filter", "metric"], observed=True)["score"]
+    results, seen = stored(LOGS / version), 0
+    for (model, task, how, metric), scores in groups:
+        own = results[model][task]
+        np.testing.assert_allclose(scores.mean(), own[f"{metric},{how}"], rtol=1e-12)
+        np.testing.assert_allclose(scores.sem(), own[f"{metric}_stderr,{how}"], rtol=1e-12)
+        seen += 1
+    # two metrics of the choices, two filters of the texts
+    assert seen == 2 * (2 + 2)
+    assert logs.report["samples"].tolist() == [30] * 4
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_not_a_score_of_a_document_is_named(version):
+    notes = " ".join(vcomp.evals.read(LOGS / version).notes)
+    assert "'f1' is not a score of a document" in notes
+    assert "Documents have 3 responses and one score" in notes
+    assert "3 filters (none, first, digits)" in notes
+
+
+def test_keys_of_documents_become_columns():
+    table = vcomp.evals.read(LOGS / VERSIONS[1], metadata=["passage"]).table
+    assert table["passage"].nunique() == 10
+    sizes = table.groupby("passage", observed=True)["item"].nunique()
+    assert set(sizes) == {3}
+
+
+def test_both_versions_read_alike():
+    tables = [vcomp.evals.read(LOGS / version).table for version in VERSIONS]
+    names = ["model", "task", "filter", "metric", "item"]
+    one, other = (t.astype(dict.fromkeys(names, str)).sort_values(names) for t in tables)
+    np.testing.assert_array_equal(one["item"], other["item"])
+
+
+# Lines -----------------------------------------------------------------------------------------
+
+
+def test_scores_of_repetitions_are_epochs(tmp_path):
+    line = {"resps": [["4", "5", "4"]], "em": [1.0, 0.0, None]}
+    logs = vcomp.evals.read(write(tmp_path, [line]))
+    assert logs.table[["epoch", "score"]].to_numpy().tolist() == [[1, 1.0], [2, 0.0]]
+    assert logs.unscored[["epoch", "problem"]].to_numpy().tolist() == [[3, "not scored"]]
+
+
+def test_a_pair_of_a_corpus_metric_is_not_two_repetitions(tmp_path):
+    lines = [{"resps": [["a", "b"]], "metrics": ["em", "f1"], "f1": [1, 0]}]
+    logs = vcomp.evals.read(write(tmp_path, lines))
+    assert logs.table["metric"].tolist() == ["em"]
+    assert "'f1'" in logs.notes[0]
+
+
+def test_log_likelihoods_are_not_repetitions(tmp_path):
+    lines = [{"resps": [[["-2.3", "False"]], [["-1.3", "True"]]]}]
+    assert not vcomp.evals.read(write(tmp_path, lines)).notes
+
+
+def test_only_corpus_metrics_are_an_error_with_their_name(tmp_path):
+    path = write(tmp_path, [{"metrics": ["word_perplexity"], "word_perplexity": [-9.0, 12]}])
+    with pytest.raises(vcomp.DataError, match=r"no scores.*'word_perplexity' is not a score"):
+        vcomp.evals.read(path)
+
+
+def test_an_appended_file_counts_each_sample_once(tmp_path):
+    lines = [{"doc_id": k, "em": 0.0} for k in range(3)]
+    path = write(tmp_path, [*lines, {"doc_id": 1, "em": 1.0}])
+    logs = vcomp.evals.read(path)
+    assert logs.table.set_index("item")["score"].to_dict() == {"0": 0.0, "1": 1.0, "2": 0.0}
+    assert logs.report["duplicates"].tolist() == [1]
+
+
+def test_a_copy_of_a_run_counts_once(tmp_path):
+    write(tmp_path / "a", [{"doc_id": k} for k in range(3)])
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    logs = vcomp.evals.read(tmp_path)
+    assert len(logs.table) == 3
+    assert logs.report["duplicates"].sum() == 3
+
+
+def test_runs_of_one_model_stay_apart(tmp_path):
+    write(tmp_path, [{"doc_id": k} for k in range(3)])
+    write(tmp_path, [{"doc_id": k} for k in range(3)], date="2026-01-02T00-00-00.000000")
+    table = vcomp.evals.read(tmp_path).table
+    assert len(table) == 6
+    assert table["run"].nunique() == 2
+
+
+def test_items_are_named_by_content_where_ids_clash(tmp_path):
+    write(tmp_path / "a", [{"doc_id": k, "doc_hash": f"{k + 1:064x}"} for k in range(3)])
+    shifted = [{"doc_id": k, "doc_hash": f"{k + 2:064x}"} for k in range(3)]
+    # The hash begins with its first digits; make them differ there.
+    for folder, model, lines in (
+        ("a", "m", [{"doc_id": k, "doc_hash": f"{k + 1}" * 64} for k in range(3)]),
+        ("b", "n", [line | {"doc_hash": f"{line['doc_id'] + 2}" * 64} for line in shifted]),
+    ):
+        write(tmp_path / folder, lines, model=model)
+    logs = vcomp.evals.read(tmp_path)
+    assert logs.table["item"].nunique() == 4
+    assert logs.table.groupby("item", observed=True)["model"].nunique().tolist() == [1, 2, 2, 1]
+    assert "hash of their content" in " ".join(logs.notes)
+
+
+def test_a_run_without_results_is_named_by_its_folder(tmp_path):
+    write(tmp_path / "org__m", [{}], results=False)
+    logs = vcomp.evals.read(tmp_path)
+    assert logs.table["model"].tolist() == ["org__m"]
+    assert "named by the folder" in logs.notes[0]
+
+
+def test_tasks_without_samples_are_named(tmp_path):
+    write(tmp_path, [{}])
+    path = tmp_path / f"results_{DATE}.json"
+    content = json.loads(path.read_text("utf-8"))
+    content["results"]["gsm8k"] = {"acc,none": 0.5}
+    path.write_text(json.dumps(content), "utf-8")
+    assert "no samples of gsm8k" in vcomp.evals.read(tmp_path).notes[0]
+
+
+# Damage ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"doc_id": 5, "doc": {', "half-written"),
+        ("nonsense", "not JSON"),
+        ("[1, 2]", "not an object"),
+        ('{"doc_id": 5, "metrics": ["em"]}', "no value of the metric 'em'"),
+        ("{}", "no doc_id"),
+        ("[" * 100_000, "not JSON"),
+    ],
+)
+def test_unreadable_lines_are_named_or_left_out(tmp_path, text, why):
+    path = write(tmp_path, [{"doc_id": k} for k in range(3)])
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text + "\n")
+    with pytest.raises(vcomp.DataError, match=f"line 4: .*{why}.*unreadable='skip'"):
+        vcomp.evals.read(path)
+    logs = vcomp.evals.read(path, unreadable="skip")
+    assert len(logs.table) == 3
+    assert logs.report["unreadable"].tolist() == [1]
+    assert why in " ".join(logs.notes)
+
+
+def test_a_damaged_first_line_does_not_hide_the_format(tmp_path):
+    path = write(tmp_path, [{"doc_id": k} for k in range(3)])
+    path.write_text('{"doc_id": 9, "d\n' + path.read_text("utf-8"), "utf-8")
+    with pytest.raises(vcomp.DataError, match="line 1"):
+        vcomp.evals.read(path)
+    assert len(vcomp.evals.read(path, unreadable="skip").table) == 3
+
+
+def test_scores_that_are_not_there_are_not_zeros(tmp_path):
+    path = write(
+        tmp_path,
+        [{"doc_id": 1, "em": None}, {"doc_id": 2, "em": float("nan")}, {"doc_id": 3},
+         {"doc_id": 4, "em": "good"}, {"doc_id": 5, "em": float("inf")}],
+    )  # fmt: skip
+    logs = vcomp.evals.read(path)
+    assert logs.table["item"].tolist() == ["3"]
+    assert logs.unscored["problem"].tolist() == [
+        "not scored", "not scored", "not a number: 'good'", "not finite: inf"
+    ]  # fmt: skip
+    assert logs.report[["scores", "unscored"]].to_numpy().tolist() == [[1, 4]]
+    assert "not scored (2)" in str(logs)

@@ -1,0 +1,5 @@
+"""Evaluations of models: logs of evaluation frameworks as one long table of scores."""
+
+from lazy_loader import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -1,0 +1,212 @@
+"""One table of all runs: items by content where ids clash, retries and copies once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp.evals.eval_logs import EvalLogs
+from vcomp.evals.run_rows import COLUMNS, Run, joined
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+from vcomp._typing import BoolArray
+
+_HIDDEN = ("score", "problem", "content", "number")
+"""Columns that do not distinguish scores."""
+
+
+def assemble(runs: Sequence[Run], notes: Iterable[str]) -> EvalLogs:
+    """Return the table and the report of runs."""
+    notes = [*notes, *_of_files(runs)]
+    runs = [run for run in runs if run.samples or len(run.rows) or run.unreadable]
+    rows = joined([r.rows.assign(number=np.full(len(r.rows), k)) for k, r in enumerate(runs)])
+    n_of = dict[str, Any]()
+    if len(rows):
+        rows, clashes = _by_content(rows)
+        notes += clashes
+        repeated = _replaced(rows, runs)
+        n_of["duplicates"] = _per_run(rows["number"][repeated], runs)
+        rows = rows[~repeated]
+        scored = rows["score"].notna()
+        n_of["scores"] = _per_run(rows["number"][scored], runs)
+        n_of["unscored"] = _per_run(rows["number"][~scored], runs)
+        notes += _two_metrics(rows)
+    else:
+        rows = _empty()
+        scored = rows["score"].notna()
+    report = _report(runs, rows, n_of)
+    names = _kept(rows)
+    return EvalLogs(
+        _selected(rows[scored], [*names, "score"]),
+        _selected(rows[~scored], [*names, "problem"]),
+        report,
+        tuple(notes),
+    )
+
+
+def _of_files(runs: Sequence[Run]) -> list[str]:
+    """Return the notes of runs, each once with its files, and unreadable places."""
+    files: dict[str, list[str]] = {}
+    for run in runs:
+        for note in run.notes:
+            files.setdefault(note, []).append(run.file)
+        for place in run.unreadable[:3]:
+            files.setdefault(f"Unreadable: {place}.", []).append(run.file)
+        if len(run.unreadable) > 3:
+            files.setdefault("More is unreadable.", []).append(run.file)
+    return [
+        f"{note} ({names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''})"
+        for note, names in files.items()
+    ]
+
+
+def _empty() -> pd.DataFrame:
+    import pandas as pd
+
+    levels = {name: pd.Categorical([]) for name in ("model", "task", "item", "metric", "problem")}
+    return pd.DataFrame({**levels, "score": np.zeros(0), "number": np.zeros(0, dtype=int)})
+
+
+def _per_run(numbers: pd.Series, runs: Sequence[Run]) -> Any:
+    return np.bincount(numbers.to_numpy(np.int64), minlength=len(runs))
+
+
+def _selected(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Return columns, with the levels that occur."""
+    found = rows.reindex(columns=list(names)).reset_index(drop=True)
+    for name in found:
+        if hasattr(found[name], "cat"):
+            found[name] = found[name].cat.remove_unused_categories()
+    return found
+
+
+def _n_levels(rows: pd.DataFrame, name: str) -> int:
+    return len(rows[name].dropna().unique()) if name in rows else 0
+
+
+def _kept(rows: pd.DataFrame) -> list[str]:
+    """Return the facets that exist, and the other columns that vary, without runs if they may."""
+    others = [n for n in map(str, rows) if n not in (*COLUMNS, *_HIDDEN, "run")]
+    names = [n for n in COLUMNS if n in rows and rows[n].notna().any()]
+    names += [n for n in others if _n_levels(rows, n) > 1]
+    if _n_levels(rows, "run") > 1:
+        without = rows.duplicated(names).sum()
+        if without > rows.duplicated([*names, "run"]).sum():
+            names.append("run")
+    return names
+
+
+# Items -----------------------------------------------------------------------------------------
+
+
+def _by_content(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Name items by the hash of their content in tasks where an id names different items."""
+    import pandas as pd
+
+    if not {"content", "item", "task"} <= set(rows):
+        return rows, []
+    known = rows.loc[rows["content"] > 0, ["task", "item", "content"]].drop_duplicates()
+    clashing = known["task"][known.duplicated(["task", "item"])].unique()
+    if not len(clashing):
+        return rows, []
+    inside = (rows["task"].isin(clashing) & (rows["content"] > 0)).to_numpy()
+    part = rows.loc[inside, ["number", "task", "content", "item"]]
+    distinct = part.drop_duplicates()
+    again = distinct.groupby(["number", "task", "content"], observed=True).cumcount()
+    place = part.merge(distinct.assign(again=again), how="left")["again"].to_numpy()
+    names = [
+        f"{content:016x}" + (f"-{k + 1}" if k else "")
+        for content, k in zip(part["content"], place, strict=True)
+    ]
+    items = rows["item"].astype(object).to_numpy(copy=True)
+    items[inside] = names
+    listed = display.listed([repr(str(task)) for task in clashing])
+    note = (
+        f"In {listed} an id names different items in different runs: items there are named by a "
+        "hash of their content."
+    )
+    return rows.assign(item=pd.Categorical(items)), [note]
+
+
+# Retries and copies ----------------------------------------------------------------------------
+
+
+def _replaced(rows: pd.DataFrame, runs: Sequence[Run]) -> BoolArray:
+    """Return which rows a later row of the same run, a copy or a retry replaces.
+
+    A score is replaced by a later score only. A failed sample is replaced by its retry, whose rows
+    have the metric that the failed one lacks.
+    """
+    import pandas as pd
+
+    identities, _ = pd.factorize(np.array([run.identity for run in runs], dtype=object))
+    ranks = np.empty(len(runs), dtype=int)
+    ranks[sorted(range(len(runs)), key=lambda k: runs[k].order)] = np.arange(len(runs))
+    number = rows["number"].to_numpy(np.int64)
+    scored = rows["score"].notna().to_numpy()
+    keys = pd.DataFrame(
+        {
+            name: rows[name].cat.codes if hasattr(rows[name], "cat") else rows[name]
+            for name in rows
+            if name not in (*_HIDDEN, "run")
+        }
+    )
+    keys["identity"] = identities[number]
+    is_own = np.array([not run.identity for run in runs])[number]
+    keys["row"] = np.where(is_own, np.arange(len(rows)), -1)
+    order = np.lexsort((np.arange(len(rows)), ranks[number], scored))
+    replaced = np.zeros(len(rows), dtype=bool)
+    replaced[order] = keys.iloc[order].duplicated(keep="last").to_numpy()
+    if "metric" in rows and (lacking := ~scored & rows["metric"].isna().to_numpy()).any():
+        sample = [n for n in ("identity", "row", "model", "task", "item", "epoch") if n in keys]
+        with_score = pd.MultiIndex.from_frame(keys.loc[scored, sample].drop_duplicates())
+        failed = pd.MultiIndex.from_frame(keys.loc[lacking, sample])
+        replaced[np.flatnonzero(lacking)[failed.isin(with_score)]] = True
+    return replaced
+
+
+def _two_metrics(rows: pd.DataFrame) -> list[str]:
+    """Return the advice to choose one of several metrics or filters."""
+    several = [n for n in ("metric", "filter") if _n_levels(rows, n) > 1]
+    if not several:
+        return []
+    listed = " and ".join(
+        f"{_n_levels(rows, n)} {display.levels_of(n)} ({', '.join(rows[n].cat.categories[:5])})"
+        for n in several
+    )
+    return [f"The table has {listed}; choose one of each before you fit it."]
+
+
+# The report ------------------------------------------------------------------------------------
+
+
+def _report(runs: Sequence[Run], rows: pd.DataFrame, n_of: dict[str, Any]) -> pd.DataFrame:
+    import pandas as pd
+
+    none = np.zeros(len(runs), dtype=int)
+    return pd.DataFrame(
+        {
+            "file": [run.file for run in runs],
+            "format": [run.format for run in runs],
+            **{name: [_levels(run.rows, name) for run in runs] for name in ("model", "task")},
+            "samples": [run.samples for run in runs],
+            "scores": n_of.get("scores", none),
+            "unscored": n_of.get("unscored", none),
+            "failed": [run.failed for run in runs],
+            "unreadable": [len(run.unreadable) for run in runs],
+            "duplicates": n_of.get("duplicates", none),
+        }
+    )
+
+
+def _levels(rows: pd.DataFrame, name: str) -> str:
+    """Return the level of a run, or how many it has."""
+    if name not in rows:
+        return ""
+    levels = rows[name].cat.categories
+    return str(levels[0]) if len(levels) == 1 else display.counted(len(levels), name)

@@ -1,0 +1,28 @@
+"""The formats of logs, in the order in which they are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from vcomp.evals import lm_eval, score_tables
+from vcomp.evals.damage import Damage
+from vcomp.evals.log_files import LogFile
+from vcomp.evals.run_rows import Run, Wanted
+
+
+class LogFormat(Protocol):
+    """A module that knows a format."""
+
+    def recognises(self, file: LogFile, wanted: Wanted) -> bool:
+        """Return whether a file has this format, by its content."""
+
+    def read(self, file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
+        """Yield the runs of a file; unreadable samples are added to the damage."""
+
+
+FORMATS: Mapping[str, LogFormat] = {
+    "lm_eval": lm_eval,
+    "table": score_tables,
+}
+"""By the names of ``format=``; tables are last, as lines of several formats could be rows."""

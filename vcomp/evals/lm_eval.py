@@ -1,0 +1,219 @@
+"""Logs of lm-evaluation-harness: a line of samples_*.jsonl for each document and filter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from vcomp import display
+from vcomp.evals.damage import Damage, UnreadableError
+from vcomp.evals.log_files import LogFile
+from vcomp.evals.run_rows import NO_ROWS, Run, SampleRows, Wanted, number_or_problem
+
+NAME = "lm_eval"
+
+_SAMPLES = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.jsonl")
+_DATE = re.compile(r"_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.json")
+
+_FIELDS = {
+    "doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics",
+    "doc_hash", "prompt_hash", "target_hash",
+}  # fmt: skip
+"""Keys of a line that are not metrics."""
+
+_OF_CORPUS = {
+    "f1", "mcc", "bleu", "chrf", "ter",
+    "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte",
+}  # fmt: skip
+"""Metrics whose values of documents are pairs, from which one value of the corpus is made."""
+
+
+def recognises(file: LogFile, _: Wanted) -> bool:
+    """Return whether these are samples, or the results of a run."""
+    first = file.first
+    return {"doc_id", "doc", "resps"} <= first.keys() or (
+        "results" in first and {"configs", "versions"} <= first.keys()
+    )
+
+
+def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
+    """Yield the run of a file of samples; of results only what they lack."""
+    if "results" in file.first:
+        yield _without_samples(file)
+    else:
+        yield _read_samples(file, damage, wanted.metadata)
+
+
+def _read_samples(file: LogFile, damage: Damage, metadata: tuple[str, ...]) -> Run:
+    named = _SAMPLES.fullmatch(file.path.name)
+    task, date = (named["task"], named["date"]) if named else (file.path.stem, "")
+    results = _results_of(file.path, date)
+    model = results.get("model_name") or _model_of(results)
+    notes = []
+    if model is None:
+        model = file.path.absolute().parent.name
+        notes.append(
+            "There are no results_*.json of a run beside its samples: the model is named by the "
+            "folder."
+        )
+    config = _dict(results.get("config"))
+    constant = {
+        "model": model,
+        "task": task,
+        "run": date or file.path.name,
+        "group": _group_of(task, results),
+        "n_shot": _dict(results.get("n-shot")).get(task),
+        "seed": config.get("random_seed"),
+        "model_args": config.get("model_args"),
+    }
+    samples = _Samples(SampleRows((*_Samples.NAMES, *metadata), constant), metadata)
+    file.objects(damage, samples.add)
+    return Run(
+        file.name,
+        NAME,
+        samples.rows.frame(),
+        identity=f"{model} {task} {date}" if date else file.name,
+        order=date,
+        samples=len(samples.seen),
+        unreadable=damage.named,
+        notes=[*notes, *samples.notes()],
+    )
+
+
+class _Samples:
+    """Rows of the lines, and what was refused in them."""
+
+    NAMES = ("item", "filter", "content", "metric", "epoch", "score", "problem")
+
+    def __init__(self, rows: SampleRows, metadata: tuple[str, ...]) -> None:
+        self.rows, self._metadata = rows, metadata
+        self.seen: set[Any] = set()
+        self._refused: dict[str, int] = {}
+        self._repeats = 0
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Add the scores of a line: one a metric, and repetition if these are scored."""
+        if "doc_id" not in line:
+            raise UnreadableError("there is no doc_id")
+        item = line["doc_id"]
+        names = line.get("metrics") or [name for name in line if name not in _FIELDS]
+        for name in names:
+            if name not in line:
+                raise UnreadableError(f"there is no value of the metric {name!r}")
+        self.seen.add(item if isinstance(item, int | str) else repr(item))
+        doc = _dict(line.get("doc")) if self._metadata else {}
+        more = tuple(map(doc.get, self._metadata))
+        sample = (item, line.get("filter"), _hash(line.get("doc_hash")))
+        n = _repeats(line.get("resps"))
+        scored_repeats = False
+        for name in names:
+            value = line[name]
+            if not isinstance(value, list | tuple | dict):
+                self.rows.add(*sample, name, None, *number_or_problem(value), *more)
+            elif name in _OF_CORPUS or n < 2 or not _are_repeats(value, n):
+                self._refused[name] = self._refused.get(name, 0) + 1
+            else:
+                scored_repeats = True
+                for epoch, one in enumerate(value, 1):
+                    self.rows.add(*sample, name, epoch, *number_or_problem(one), *more)
+        if n > 1 and not scored_repeats:
+            self._repeats = max(self._repeats, n)
+
+    def notes(self) -> Iterator[str]:
+        """Yield sentences on what was not read."""
+        for name, n in self._refused.items():
+            yield (
+                f"{name!r} is not a score of a document but a part of a value of the whole corpus "
+                f"({display.counted(n, 'document')}): it is not read."
+            )
+        if self._repeats:
+            yield (
+                f"Documents have {self._repeats} responses and one score: the responses are not "
+                "scored one by one, so that there are no epochs."
+            )
+
+
+def _repeats(responses: Any) -> int:
+    """Return the number of repeated responses to the first request."""
+    if isinstance(responses, list) and responses and isinstance(responses[0], list):
+        first = responses[0]
+        # Log-likelihoods are pairs, as text: ["-2.30", "False"].
+        is_pair = len(first) == 2 and first[1] in ("True", "False", True, False)
+        return 1 if is_pair else len(first)
+    return 1
+
+
+def _are_repeats(value: Any, n: int) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == n
+        and all(v is None or isinstance(v, int | float) for v in value)
+    )
+
+
+def _hash(text: Any) -> int:
+    """Return the hash of a document as a number; 0 if it has no hash."""
+    try:
+        return int(str(text)[:16], 16)
+    except ValueError:
+        return 0
+
+
+# Results ---------------------------------------------------------------------------------------
+
+
+def _results_of(samples: Path, date: str) -> dict[str, Any]:
+    """Return the results of the run that wrote the samples; empty without them."""
+    beside = sorted(samples.parent.glob("*.json"))
+    if date:
+        beside = [path for path in beside if path.name.endswith(f"_{date}.json")]
+    found = [
+        first
+        for path in beside
+        if isinstance((first := LogFile(path, path.name).first).get("results"), dict)
+    ]
+    return found[0] if len(found) == 1 else {}
+
+
+def _model_of(results: Mapping[str, Any]) -> Any:
+    """Return the model of results without its name, as older versions write them."""
+    config = _dict(results.get("config"))
+    given = str(config.get("model_args") or "")
+    named = re.search(r"(?:^|,)(?:pretrained|model|engine)=([^,]+)", given)
+    return named[1] if named else config.get("model")
+
+
+def _group_of(task: str, results: Mapping[str, Any]) -> Any:
+    groups = _dict(results.get("group_subtasks"))
+    found = [name for name, tasks in groups.items() if name != task and task in (tasks or ())]
+    return found[0] if len(found) == 1 else None
+
+
+def _without_samples(file: LogFile) -> Run:
+    """Return no rows, and the names of the tasks whose samples are missing."""
+    results, date = file.first, _DATE.search(file.path.name)
+    groups = _dict(results.get("group_subtasks"))
+    tasks = [name for name in _dict(results["results"]) if not groups.get(name)]
+    written = f"_{date['date']}.jsonl" if date else ".jsonl"
+    missing = [
+        t for t in tasks if not any(file.path.parent.glob(f"samples_{_escaped(t)}*{written}"))
+    ]
+    notes = []
+    if missing:
+        notes.append(
+            f"There are no samples of {display.listed(missing)}; lm_eval writes them if it is "
+            "called with --log_samples."
+        )
+    return Run(file.name, NAME, NO_ROWS.frame(), notes=notes)
+
+
+def _escaped(task: str) -> str:
+    from glob import escape
+
+    return escape(task)
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,274 @@
+"""Files of logs: where they are, and their content as lines, objects or members of an archive."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Any, NoReturn
+
+from vcomp.evals.damage import LARGEST, Damage, UnreadableError, parsed, place_in_json
+from vcomp.exceptions import DataError
+
+_PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
+"""Compression of text by its first bytes."""
+
+_FIRST_LINES = 10
+"""Lines in which an object is looked for that shows the format of a file of lines."""
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """A file that may be a log.
+
+    Attributes
+    ----------
+    path : where it is
+    name : in messages and in the report
+    is_given : whether the user named it, and not a folder or pattern
+    """
+
+    path: Path
+    name: str
+    is_given: bool = True
+
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        """Open the file, decompressed if it is packed text."""
+        import pyarrow as pa
+
+        try:
+            if self.packed is None:
+                with self.path.open("rb") as plain:
+                    yield plain
+            else:
+                with pa.input_stream(str(self.path), compression=self.packed) as stream:
+                    yield _Buffered(stream)
+        except pa.ArrowException as error:
+            raise OSError(str(error)) from None
+
+    def lines(self, damage: Damage) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines that are not blank, each with its number from 1."""
+        number = 0
+        try:
+            with self.opened() as stream:
+                for number, line in enumerate(stream, 1):
+                    if not line.isspace():
+                        yield number, line
+        except (OSError, EOFError) as error:
+            damage.add(f"after line {number}", f"the file cannot be read ({error})")
+
+    def objects(self, damage: Damage, read: Callable[[dict[str, Any]], None]) -> None:
+        """Read each line as an object by a function; lines that it cannot read are damage."""
+        loads = json.loads
+        for number, line in self.lines(damage):
+            try:
+                try:
+                    value = loads(str(line, "utf-8"))
+                except (ValueError, RecursionError):
+                    value = None
+                read(value if type(value) is dict else parsed(line))
+            except UnreadableError as error:
+                damage.add(f"line {number}", str(error))
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first bytes, as they are stored."""
+        try:
+            with self.path.open("rb") as file:
+                return file.read(64)
+        except OSError as error:
+            raise DataError(f"{self.name!r} cannot be read: {error.strerror}") from None
+
+    @property
+    def packed(self) -> str | None:
+        """How text is compressed; None if it is not."""
+        return next((how for mark, how in _PACKED.items() if self.head.startswith(mark)), None)
+
+    @property
+    def is_zip(self) -> bool:
+        """Whether it is an archive."""
+        return self.head.startswith((b"PK\x03\x04", b"PK\x05\x06"))
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether it is a Parquet file."""
+        return self.head.startswith(b"PAR1")
+
+    @cached_property
+    def is_json(self) -> bool:
+        """Whether its text begins as an object or a list."""
+        if self.is_zip or self.is_parquet:
+            return False
+        with self.opened() as stream:
+            start = stream.read(256).removeprefix(b"\xef\xbb\xbf").lstrip()
+        return start.startswith((b"{", b"["))
+
+    @cached_property
+    def document(self) -> Any:
+        """The whole file as one JSON value; None if it is not one."""
+        if not self.is_json:
+            return None
+        with self.opened() as stream:
+            try:
+                return json.loads(stream.read())
+            except (ValueError, RecursionError):
+                return None
+
+    @cached_property
+    def first(self) -> dict[str, Any]:
+        """The first object of a file of lines, or the object that the file is; else empty."""
+        if not self.is_json:
+            return {}
+        found: list[Any] = []
+        for _, line in self.lines(Damage(self.name, skip=True)):
+            if len(found) == _FIRST_LINES:
+                break
+            try:
+                found.append(json.loads(line))
+            except (ValueError, RecursionError):
+                found.append(None)
+            if isinstance(found[0], dict):
+                return found[0]
+        for value in (self.document, *found):
+            if isinstance(value, dict):
+                return value
+        return {}
+
+    def place_of_damage(self) -> str:
+        """Return where and why the file is not JSON, a clause."""
+        with self.opened() as stream:
+            return place_in_json(stream.read())
+
+    def forget(self) -> None:
+        """Free the parsed content."""
+        for name in ("document", "first"):
+            self.__dict__.pop(name, None)
+
+
+class _Buffered:
+    """Lines of a stream of pyarrow, which has no reader of lines of its own."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._rest = stream, b""
+
+    def read(self, size: int = -1) -> bytes:
+        """Read some bytes, or all."""
+        pieces = [self._rest]
+        while size < 0 or sum(map(len, pieces)) < size:
+            piece = self._stream.read(1 << 20)
+            if not piece:
+                break
+            pieces.append(piece)
+        whole = b"".join(pieces)
+        size = len(whole) if size < 0 else size
+        found, self._rest = whole[:size], whole[size:]
+        return found
+
+    def readline(self, limit: int) -> bytes:
+        """Read a line of up to so many bytes."""
+        found = self.read(limit)
+        end = found.find(b"\n") + 1 or len(found)
+        self._rest = found[end:] + self._rest
+        return found[:end]
+
+    def __iter__(self) -> Iterator[bytes]:
+        parts: list[bytes] = []
+        while piece := self.read(1 << 20):
+            first, *lines = piece.split(b"\n")
+            parts.append(first)
+            for line in lines:
+                yield b"".join(parts) + b"\n"
+                parts = [line]
+            if sum(map(len, parts)) > LARGEST:
+                raise OSError(f"a line is longer than {LARGEST >> 30} GiB")
+        if last := b"".join(parts):
+            yield last
+
+
+# Where they are --------------------------------------------------------------------------------
+
+
+@contextmanager
+def found_logs(paths: Any) -> Iterator[list[LogFile]]:
+    """Yield the files of paths: files, folders at any depth, patterns; ``"-"`` is standard input.
+
+    Standard input is stored in a temporary file, as files are read more than once.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, or a folder or pattern has none.
+    """
+    given = [paths] if isinstance(paths, str | bytes | os.PathLike) else _listed(paths)
+    with tempfile.TemporaryDirectory(prefix="vcomp-") as folder:
+        files: list[LogFile] = []
+        for path in given:
+            if path == "-":
+                target = Path(folder, "input")
+                with target.open("wb") as sink:
+                    shutil.copyfileobj(sys.stdin.buffer, sink)
+                files.append(LogFile(target, "standard input"))
+            else:
+                files += _below(path)
+        seen = {os.path.realpath(file.path): file for file in files}
+        yield list(seen.values())
+
+
+def _listed(paths: Any) -> list[Any]:
+    if not isinstance(paths, Iterable) or hasattr(paths, "columns"):
+        raise DataError(
+            "logs are paths of files or folders; a frame needs no reader: give it to vcomp.fit"
+        )
+    given = list(paths)
+    if not given:
+        raise DataError("there are no paths of logs; give at least one file or folder")
+    return given
+
+
+def _below(given: Any) -> list[LogFile]:
+    if not isinstance(given, str | bytes | os.PathLike):
+        raise DataError(f"a path of a log is text, not {given!r}")
+    text = os.fsdecode(given)
+    if not text.strip() or "\0" in text:
+        raise DataError(f"{text!r} is not the path of a log")
+    if "://" in text:
+        raise DataError(f"{text!r} is an address; download the logs first")
+    path = Path(text).expanduser()
+    if path.is_dir():
+        inside = _inside(path)
+        if not inside:
+            raise DataError(f"there are no files in the folder {text!r}")
+        return [LogFile(file, str(file), is_given=False) for file in inside]
+    if path.exists():
+        return [LogFile(path, str(path))]
+    if has_magic(text):
+        matches = [Path(match) for match in sorted(glob(str(path), recursive=True))]
+        found = [file for m in matches for file in (_inside(m) if m.is_dir() else [m])]
+        if found:
+            return [LogFile(file, str(file), is_given=False) for file in found]
+        raise DataError(f"no file matches the pattern {text!r}")
+    raise DataError(f"there is no file or folder {text!r}")
+
+
+def _inside(folder: Path) -> list[Path]:
+    """Return the files of a folder at any depth, without hidden ones; links to folders end."""
+
+    def refuse(error: OSError) -> NoReturn:
+        raise DataError(
+            f"the folder {error.filename!r} cannot be read: {error.strerror}"
+        ) from None
+
+    files: list[Path] = []
+    for parent, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        files += [Path(parent, name) for name in names if not name.startswith(".")]
+    return sorted(file for file in files if file.is_file())

@@ -1,0 +1,246 @@
+"""Runs: what a file says of one run of one model, as columns."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = ("model", "task", "item", "epoch", "prompt", "judge", "metric")
+"""Columns of the table before the score, in this order."""
+
+_CHUNK = 1 << 16
+"""Rows that are kept as Python objects."""
+
+NOT_SCORED = "not scored"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Columns that users ask for or rename.
+
+    Attributes
+    ----------
+    metadata : keys of the data of a sample that become columns
+    columns : of tables: our name of a column → its name there
+    """
+
+    metadata: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Scores of one run.
+
+    Attributes
+    ----------
+    file : its name
+    format : of the file
+    rows : a row for each score; ``score`` is nan where ``problem`` says why there is none;
+        ``content`` is a hash of the item's content, 0 if none is known
+    identity : equal in copies of the run and in its retries; empty if rows may recur
+    order : runs of an identity are sorted by it; scores of later ones count
+    samples, failed : numbers of samples, and of those that ended with an error
+    unreadable : places of samples that cannot be read, with the reason
+    notes : sentences on what was not read, or is not known
+    """
+
+    file: str
+    format: str
+    rows: pd.DataFrame
+    identity: str = ""
+    order: str = ""
+    samples: int = 0
+    failed: int = 0
+    unreadable: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class SampleRows:
+    """Rows that are collected, and become a frame with categories.
+
+    Attributes
+    ----------
+    names : of the columns, among them ``score``
+    constant : columns of one value; those without one are left out
+    """
+
+    names: tuple[str, ...]
+    constant: Mapping[str, Any] = field(default_factory=dict)
+    _rows: list[tuple[Any, ...]] = field(default_factory=list)
+    _chunks: list[pd.DataFrame] = field(default_factory=list)
+
+    def add(self, *values: Any) -> None:
+        """Add a row, with None for missing values."""
+        self._rows.append(values)
+        if len(self._rows) == _CHUNK:
+            self._flush()
+
+    def _flush(self) -> None:
+        lists = dict(zip(self.names, zip(*self._rows, strict=True), strict=False))
+        self._chunks.append(_frame(lists, self.constant, len(self._rows)))
+        self._rows.clear()
+
+    def frame(self) -> pd.DataFrame:
+        """Return all rows."""
+        self._flush()
+        return joined(self._chunks)
+
+
+NO_ROWS = SampleRows(())
+"""Of a file without rows."""
+
+
+def _frame(
+    lists: Mapping[str, Sequence[Any]], constant: Mapping[str, Any], n: int
+) -> pd.DataFrame:
+    import pandas as pd
+
+    columns: dict[str, Any] = {}
+    for name, value in constant.items():
+        if value is not None and name not in lists:
+            columns[name] = pd.Categorical.from_codes(
+                np.zeros(n, np.int8), pd.Index([as_text(value)])
+            )
+    for name, values in lists.items():
+        if name == "score":
+            columns[name] = np.array(values, dtype=float)
+        elif name == "content":
+            columns[name] = np.array([v or 0 for v in values], dtype=np.uint64)
+        elif name == "epoch" and any(v is not None for v in values):
+            columns[name] = np.array([1 if v is None else v for v in values], dtype=np.int64)
+        else:
+            columns[name] = as_categories(values)
+    return pd.DataFrame(columns, index=pd.RangeIndex(n))
+
+
+def as_categories(values: Sequence[Any]) -> pd.Categorical:
+    """Return values as levels that are text; None is missing, 1 and "1" are one level."""
+    import pandas as pd
+
+    objects = np.empty(len(values), dtype=object)
+    objects[:] = values
+    try:
+        codes, uniques = pd.factorize(objects)
+    except TypeError:  # lists or objects, which have no hash
+        objects[:] = [None if v is None else as_text(v) for v in values]
+        codes, uniques = pd.factorize(objects)
+    places, texts = pd.factorize(np.array([as_text(u) for u in uniques], dtype=object))
+    return pd.Categorical.from_codes(np.append(places, -1)[codes], pd.Index(list(texts)))
+
+
+def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return frames below each other, with united categories; missing columns are missing."""
+    import pandas as pd
+    from pandas.api.types import union_categoricals
+
+    frames = [frame for frame in frames if len(frame)]
+    if not frames:
+        return pd.DataFrame()
+    if len(frames) == 1:
+        return frames[0]
+    names = list(dict.fromkeys(str(name) for frame in frames for name in frame))
+    columns: dict[str, Any] = {}
+    for name in names:
+        if name in ("score", "content", "epoch", "number"):
+            empty = np.nan if name == "score" else int(name == "epoch")
+            parts = [
+                frame[name].to_numpy() if name in frame else np.full(len(frame), empty)
+                for frame in frames
+            ]
+            columns[name] = np.concatenate(parts)
+            continue
+        missing = [
+            frame[name].array
+            if name in frame
+            else pd.Categorical.from_codes(np.full(len(frame), -1, np.int8), _no_levels())
+            for frame in frames
+        ]
+        known = [c for c in missing if len(c.categories)]
+        united = union_categoricals(known).categories if known else _no_levels()
+        codes = [
+            _recoded(c, united) if len(c.categories) else np.full(len(c), -1) for c in missing
+        ]
+        columns[name] = pd.Categorical.from_codes(np.concatenate(codes), united)
+    return pd.DataFrame(columns)
+
+
+def _no_levels() -> pd.Index:
+    import pandas as pd
+
+    return pd.Index(["x"])[:0]
+
+
+def _recoded(values: Any, categories: pd.Index) -> Any:
+    places = categories.get_indexer(values.categories)
+    return np.where(values.codes < 0, -1, places[values.codes])
+
+
+# Values ----------------------------------------------------------------------------------------
+
+
+def as_text(value: Any) -> str:
+    """Return a value of a log as the name of a level."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    if isinstance(value, dict | list):
+        return json.dumps(value, sort_keys=True)
+    return str(value)
+
+
+def number_or_problem(value: Any) -> tuple[float, str | None]:
+    """Return a score, or nan and the reason; True is 1, also as text.
+
+    Examples
+    --------
+    >>> number_or_problem(True), number_or_problem("0.5")
+    ((1.0, None), (0.5, None))
+    >>> number_or_problem(None), number_or_problem("good")
+    ((nan, 'not scored'), (nan, "not a number: 'good'"))
+    """
+    if type(value) is float and math.isfinite(value):
+        return value, None
+    if isinstance(value, str):
+        text = value.strip().lower()
+        if text in ("true", "false"):
+            return float(text == "true"), None
+        try:
+            value = float(text) if text else None
+        except ValueError:
+            return math.nan, f"not a number: {value[:60]!r}"
+    if value is None:
+        return math.nan, NOT_SCORED
+    if isinstance(value, bool | int | float | np.number | np.bool_):
+        try:
+            number = float(value)
+        except OverflowError:
+            return math.nan, "not a number: it is too large"
+        if math.isnan(number):
+            return math.nan, NOT_SCORED
+        return (number, None) if math.isfinite(number) else (math.nan, f"not finite: {number}")
+    return math.nan, f"not a number but a {type(value).__name__}"
+
+
+def content_hash(*parts: Any) -> int:
+    """Return a number made of the content of an item, equal for equal content and never 0."""
+    text = json.dumps(parts, sort_keys=True, default=str)
+    digest = hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") or 1
+
+
+def first_line(text: Any, width: int = 80) -> str:
+    """Return the beginning of an error message of a log."""
+    lines = str(text).strip().splitlines() or [""]
+    return lines[0] if len(lines[0]) <= width else f"{lines[0][:width]}…"

@@ -1,0 +1,228 @@
+"""Plain tables of scores: CSV, a JSON object a line, a JSON list of objects, Parquet."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp.evals.damage import Damage, UnreadableError, parsed
+from vcomp.evals.log_files import LogFile
+from vcomp.evals.run_rows import (
+    NOT_SCORED,
+    Run,
+    Wanted,
+    as_categories,
+    joined,
+    number_or_problem,
+)
+from vcomp.exceptions import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NAME = "table"
+
+_NAMES = {
+    "score": ("score", "value", "correct", "is_correct", "acc", "accuracy"),
+    "model": ("model", "model_id", "model_name", "system", "sys"),
+    "task": ("task", "dataset", "benchmark"),
+    "item": ("item", "sample_id", "item_id", "doc_id", "question_id", "qid", "topic", "id"),
+    "epoch": ("epoch", "repetition", "repeat"),
+    "prompt": ("prompt", "prompt_id", "template"),
+    "judge": ("judge", "grader", "rater", "assessor"),
+    "metric": ("metric", "measure", "scorer"),
+}
+"""Names of columns that are understood, the best first."""
+
+_ROWS = 1 << 16
+"""Rows that are read at a time."""
+
+
+def recognises(file: LogFile, wanted: Wanted) -> bool:
+    """Return whether this is a table with a column of scores."""
+    names = _header(file)
+    return "score" in wanted.columns or "score" in _ours(names, {}).values()
+
+
+def _header(file: LogFile) -> list[str]:
+    """Return the names of the columns; none if it is not a table."""
+    if file.is_parquet:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            return list(pq.read_schema(file.path).names)
+        except (pa.ArrowException, OSError):
+            return []
+    if file.is_json:
+        rows = file.document if isinstance(file.document, list) else [file.first]
+        return list(rows[0]) if rows and isinstance(rows[0], dict) else []
+    if file.is_zip:
+        return []
+    line = _first_line(file)
+    return [name.strip().strip('"') for name in line.split(_separator(line))]
+
+
+def _first_line(file: LogFile) -> str:
+    with file.opened() as stream:
+        line = stream.readline(1 << 20)
+    return line.decode("utf-8-sig", "replace").rstrip("\r\n")
+
+
+def _separator(line: str) -> str:
+    return max(",\t;|", key=line.count)
+
+
+def _ours(names: list[str], columns: Mapping[str, str]) -> dict[str, str]:
+    """Return our name of each column that has one."""
+    folded = {name.strip().lower(): name for name in reversed(names)}
+    found = {theirs: ours for ours, theirs in columns.items()}
+    for ours, usual in _NAMES.items():
+        if ours not in columns:
+            theirs = next((folded[name] for name in usual if name in folded), None)
+            if theirs is not None:
+                found.setdefault(theirs, ours)
+    return found
+
+
+def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
+    """Yield the rows of a table.
+
+    Raises
+    ------
+    DataError
+        If there is no column of scores, or one that is named.
+    """
+    names = _header(file)
+    for ours, theirs in wanted.columns.items():
+        if theirs not in names:
+            raise DataError(
+                f"no column {theirs!r} in {file.name!r}, given as {ours!r}; its columns are "
+                f"{', '.join(map(repr, names[:20]))}",
+                column=theirs,
+            )
+    renamed = _ours(names, wanted.columns)
+    if "score" not in renamed.values():
+        raise DataError(
+            f"{file.name!r} has no column of scores; name it with columns={{'score': 'acc'}}; its "
+            f"columns are {', '.join(map(repr, names[:20]))}"
+        )
+    source = _parquet if file.is_parquet else _json if file.is_json else _csv
+    frames = [_converted(frame.rename(columns=renamed)) for frame in source(file, damage)]
+    rows = joined(frames)
+    yield Run(file.name, NAME, rows, samples=len(rows), unreadable=damage.named)
+
+
+def _converted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return levels as categories and scores as numbers, with the reasons for missing ones."""
+    import pandas as pd
+
+    scores, problems = _scores(frame["score"] if "score" in frame else [None] * len(frame))
+    columns: dict[str, Any] = {"score": scores}
+    for name in frame:
+        values = frame[name]
+        if name == "epoch":
+            numbers = pd.to_numeric(values, errors="coerce")
+            if numbers.notna().all() and (numbers % 1 == 0).all():
+                columns[name] = numbers.to_numpy(np.int64)
+                continue
+            name = "repetition"
+        if name != "score" and not _is_nested(values):
+            columns[str(name)] = as_categories(_with_none(values))
+    if any(problem is not None for problem in problems):
+        columns["problem"] = as_categories(problems)
+    return pd.DataFrame(columns, index=pd.RangeIndex(len(frame)))
+
+
+def _scores(values: Any) -> tuple[Any, list[str | None]]:
+    kind = getattr(values, "dtype", np.dtype(object))
+    if isinstance(kind, np.dtype) and kind.kind in "biuf":
+        scores = values.to_numpy(float)
+        problems: list[str | None] = [None] * len(scores)
+        for k in np.flatnonzero(~np.isfinite(scores)):
+            problems[k] = NOT_SCORED if np.isnan(scores[k]) else f"not finite: {scores[k]}"
+        return np.where(np.isfinite(scores), scores, np.nan), problems
+    pairs = [number_or_problem(value) for value in _with_none(values)]
+    return np.array([s for s, _ in pairs], dtype=float), [p for _, p in pairs]
+
+
+def _with_none(values: Any) -> list[Any]:
+    """Return values with None for missing ones."""
+    return [
+        None if v is None or (isinstance(v, float) and v != v) or v == "" else v
+        for v in (values.tolist() if hasattr(values, "tolist") else values)
+    ]
+
+
+def _is_nested(values: pd.Series) -> bool:
+    return any(isinstance(v, dict | list | tuple | np.ndarray) for v in values.head(100))
+
+
+# Sources ---------------------------------------------------------------------------------------
+
+
+def _csv(file: LogFile, damage: Damage) -> Iterator[pd.DataFrame]:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    line = _first_line(file)
+    names = _header(file)
+
+    def wrong(row: Any) -> str:
+        if damage.skip:
+            place = f"line {row.number}" if row.number else f"after {len(damage.named)} others"
+            damage.add(place, f"{row.actual_columns} fields instead of {row.expected_columns}")
+            return "skip"
+        return "error"
+
+    try:
+        with pa.input_stream(str(file.path), compression=file.packed) as stream:
+            reader = csv.open_csv(
+                stream,
+                read_options=csv.ReadOptions(use_threads=False, block_size=1 << 22),
+                parse_options=csv.ParseOptions(
+                    delimiter=_separator(line), newlines_in_values=True, invalid_row_handler=wrong
+                ),
+                convert_options=csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True
+                ),
+            )
+            for batch in reader:
+                yield batch.to_pandas()
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        damage.add("the table", str(error).removeprefix("CSV parse error: ").splitlines()[0])
+
+
+def _json(file: LogFile, damage: Damage) -> Iterator[pd.DataFrame]:
+    import pandas as pd
+
+    def objects() -> Iterator[dict[str, Any]]:
+        if isinstance(file.document, list):
+            for k, row in enumerate(file.document, 1):
+                with damage.at(f"row {k}"):
+                    if not isinstance(row, dict):
+                        raise UnreadableError("it is not an object")
+                    yield row
+            return
+        for number, line in file.lines(damage):
+            with damage.at(f"line {number}"):
+                yield parsed(line)
+
+    rows = objects()
+    while some := list(itertools.islice(rows, _ROWS)):
+        yield pd.DataFrame(some, dtype=object)
+
+
+def _parquet(file: LogFile, damage: Damage) -> Iterator[pd.DataFrame]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(file.path) as stored:
+            for batch in stored.iter_batches(batch_size=_ROWS):
+                yield batch.to_pandas()
+    except (pa.ArrowException, OSError) as error:
+        damage.add("the table", str(error).splitlines()[0])
