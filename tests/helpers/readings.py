@@ -5,6 +5,7 @@ from dataclasses import fields
 from patsy import EvalEnvironment
 
 from vcomp.data.reading import Reading
+from vcomp.data.row_columns import RowColumns
 from vcomp.formula import parse
 from vcomp.model.accumulated import AccumulatedStatistics, cell_sums_of
 from vcomp.model.gstudy_model import claimed_model
@@ -12,10 +13,19 @@ from vcomp.model.model import VarianceComponentsModel
 from vcomp.statistics.of_data import read_data
 
 
-def model_of(formula, data, **options):
+def reading_of(environment, options):
+    """Return the reading of options, which are those of ``Reading`` and ``RowColumns``."""
+    of_rows = {f.name for f in fields(RowColumns)}.intersection(options)
+    columns = RowColumns(**{name: options[name] for name in of_rows})
+    others = {name: value for name, value in options.items() if name not in of_rows}
+    return Reading(environment, row_columns=columns, **others)
+
+
+def model_of(formula, data, residual=None, **options):
     """Return the model of data that are read as the options of ``Reading`` say."""
-    reading = Reading(EvalEnvironment.capture(1), **options)
-    return VarianceComponentsModel(formula, read_data(parse(formula), data, reading))
+    reading = reading_of(EvalEnvironment.capture(1), options)
+    parsed = parse(formula, residual=residual)
+    return VarianceComponentsModel(formula, read_data(parsed, data, reading))
 
 
 def study_of(design, data, response="score", facets=None, method="reml", **options):
@@ -27,7 +37,7 @@ def study_of(design, data, response="score", facets=None, method="reml", **optio
     return claimed_model(design, response, data, facets, reading).fit(method, **options)
 
 
-def accumulated(formula, data, **options):
+def accumulated(formula, data, residual=None, **options):
     """Return the statistics of data that are read as the options of ``Reading`` say."""
-    reading = Reading(EvalEnvironment.capture(1), **options)
-    return AccumulatedStatistics(cell_sums_of(formula, data, reading))
+    reading = reading_of(EvalEnvironment.capture(1), options)
+    return AccumulatedStatistics(cell_sums_of(formula, data, reading, residual))

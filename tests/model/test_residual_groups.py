@@ -397,7 +397,6 @@ BAD = [
     ({"hold": {"sys": 1.0}}, "leave residual= out"),
     ({"start": {"sys": 1.0}}, "leave residual= out"),
     ({"engine": "iterative"}, "use engine='auto'"),
-    ({"stream": True}, "stream=False"),
     ({"residual": "1|sys"}, "residual='sys'"),
     ({"residual": 3}, "residual='sys'"),
     ({"residual": ""}, "residual='sys'"),

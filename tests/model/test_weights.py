@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -231,12 +232,10 @@ def test_gstudies_have_weights():
     assert 0.0 < res.dstudy("a x b", b=5).table["Erho2"].iloc[0] < 1.0
 
 
-def test_gstudies_of_known_variances_or_in_batches_are_refused():
+def test_gstudies_of_known_variances_are_refused():
     with pytest.raises(vcomp.DataError, match="fit a formula that has a term for it"):
         vcomp.gstudy("a x b", DATA, "y", known_variance="v")
     vcomp.fit("y ~ (1|a*b)", DATA, known_variance="v")
-    with pytest.raises(vcomp.DataError, match="stream=False"):
-        vcomp.gstudy("a x b", DATA, "y", stream=True, weights="w")
 
 
 def test_equal_known_variances_are_a_held_residual():
@@ -355,7 +354,6 @@ def test_stored_results_keep_their_weights():
         ({"weights": "w", "method": "type1"}, "use method='reml' or 'ml'"),
         ({"weights": "w", "method": "henderson3"}, "use method='reml' or 'ml'"),
         ({"weights": "w", "method": "minque"}, "use method='reml' or 'ml'"),
-        ({"weights": "w", "stream": True}, "needs all rows in memory"),
         ({"frequency": DATA["n"], "stream": True}, "make it a column of the data"),
         ({"weights": "w", "engine": "strata"}, "use engine='auto'"),
     ],
@@ -422,13 +420,6 @@ def test_offsets_of_arrays_are_not_known_of_new_rows():
     )
 
 
-def test_weights_need_rows_in_memory():
-    for option in ("weights", "known_variance"):
-        with pytest.raises(vcomp.DataError, match="stream=False"):
-            vcomp.fit(MODEL, DATA, stream=True, **{option: "v"})
-        vcomp.fit(MODEL, DATA, stream=False, **{option: "v"})
-
-
 def test_weights_are_no_term():
     with pytest.raises(vcomp.VcompError, match="weights='w'"):
         vcomp.fit("y ~ x + weights(w) + (1|a)", DATA)
@@ -452,8 +443,9 @@ def test_means_of_levels_have_the_mean_offset(model, facet):
     plain = vcomp.fit(model, SHIFTED)
     res = vcomp.fit(model, SHIFTED, offset="five")
     stored = vcomp.VarianceComponentsResults.from_json(res.to_json())
+    streamed = vcomp.fit(model, SHIFTED, offset="five", stream=True)
     expected = plain.compare_levels(facet).means
-    for other in (res, stored):
+    for other in (res, stored, streamed):
         found = other.compare_levels(facet)
         pd.testing.assert_series_equal(found.means, expected, rtol=1e-9)
         assert "Means include the mean offset of the rows, 5." in found.notes
@@ -478,13 +470,14 @@ def test_scores_on_the_scale_of_the_response_are_refused_with_offsets(load):
         res.dstudy(b=5).phi_lambda(5.0)
 
 
-@pytest.mark.parametrize("load", [False, True])
-def test_the_mean_offset_of_a_stream_is_not_known(load):
-    res = vcomp.fit("y ~ kind + (1|a)", SHIFTED, offset="five", stream=True)
-    if load:
-        res = vcomp.VarianceComponentsResults.from_json(res.to_json())
-    with pytest.raises(vcomp.DataError, match="the mean offset, which is not known"):
-        res.compare_levels("kind")
+def test_sums_of_older_versions_have_no_mean_offset():
+    sums = vcomp.accumulate("y ~ offset(five) + (1|a)", SHIFTED)
+    coding = sums._sums.coding
+    assert coding.survey.offset == 5.0 * N
+    older = replace(coding, survey=replace(coding.survey, offset=None))
+    res = type(sums)(replace(sums._sums, coding=older)).fit()
+    with pytest.raises(vcomp.DataError, match="accumulate the rows again"):
+        res.compare_levels("a")
 
 
 def test_fits_with_other_offsets_are_not_compared():

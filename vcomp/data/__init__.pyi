@@ -10,6 +10,7 @@ from .paths import data_files as data_files
 from .reading import Missing as Missing
 from .reading import Reading as Reading
 from .reading import level_columns as level_columns
+from .row_columns import NO_COLUMNS as NO_COLUMNS
 from .row_columns import OffsetOfRows as OffsetOfRows
 from .row_columns import RowColumns as RowColumns
 from .row_columns import WeightsOfRows as WeightsOfRows
@@ -17,6 +18,7 @@ from .row_columns import refuse_known_variances as refuse_known_variances
 from .row_columns import refuse_weights as refuse_weights
 from .rows import CompleteRows as CompleteRows
 from .rows import Rows as Rows
+from .rows import no_score_left as no_score_left
 from .rows import select_predictors as select_predictors
 from .score_forms import ORIENTATIONS as ORIENTATIONS
 from .several_scores import SeveralScoresError as SeveralScoresError

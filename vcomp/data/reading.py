@@ -132,7 +132,7 @@ class Reading:
         Raises
         ------
         DataError
-            If a bar was requested for one; or weights, or arrays of numbers of rows.
+            If a bar was requested for one; or numbers of rows are given as arrays.
         """
         if not hasattr(data, "__dask_graph__"):
             return False
@@ -150,8 +150,8 @@ class Reading:
         Raises
         ------
         DataError
-            If batches were requested, and the source can be read only once; or if rows that are
-            read in batches have weights, or arrays of numbers.
+            If batches were requested, and the source can be read only once; or if numbers of rows
+            that are read in batches are given as arrays.
         """
         if self.stream and not source.is_repeatable:
             raise source.one_pass_only()

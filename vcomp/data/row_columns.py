@@ -61,7 +61,7 @@ class OffsetOfRows:
 
     Attributes
     ----------
-    mean : which means of scores include; None where rows were read in batches
+    mean : which means of scores include; None of sums that older versions stored
     """
 
     mean: float | None
@@ -73,12 +73,12 @@ class OffsetOfRows:
         Raises
         ------
         DataError
-            If the rows were read in batches.
+            If an older version stored the sums of the rows.
         """
         if self.mean is None:
             raise DataError(
-                "means include the mean offset, which is not known of rows that are read in "
-                "batches: fit a frame, or pass stream=False"
+                "means include the mean offset, which these sums do not have, as an older version "
+                "of vcomp stored them: accumulate the rows again"
             )
         return self.mean
 
@@ -141,12 +141,17 @@ class RowColumns:
         return tuple(dict.fromkeys(g for _, g in self._given() if isinstance(g, str)))
 
     @property
+    def by_option(self) -> dict[str, Any]:
+        """What was given, by option."""
+        return dict(self._given())
+
+    @property
     def variances(self) -> str:
         """The option by which variances of scores differ; empty if they are alike."""
         return next((o for o, _ in self._given() if o in ("weights", "known_variance")), "")
 
     def check_in_parts(self, how: str) -> None:
-        """Refuse weights, and arrays, of rows that are read in parts.
+        """Refuse arrays of numbers for rows that are read in parts.
 
         Parameters
         ----------
@@ -156,11 +161,6 @@ class RowColumns:
         ------
         DataError
         """
-        if self.variances:
-            raise DataError(
-                f"{self.variances}= needs all rows in memory, and these are {how}: fit a frame, "
-                "or pass stream=False"
-            )
         for option, given in self._given():
             if not isinstance(given, str):
                 raise DataError(
@@ -254,19 +254,19 @@ class RowColumns:
         variances = self.numbers("known_variance", frame)
         return self.numbers("weights", frame) if variances is None else 1.0 / variances
 
-    def used(self, weights: FloatArray) -> WeightsOfRows:
+    def used(self, mean: float, mean_log: float) -> WeightsOfRows:
         """Return what a result says of its weights.
 
         Parameters
         ----------
-        weights : (n,) of its rows
+        mean, mean_log : means of the weights of its rows, and of their logarithms
         """
         column = getattr(self, self.variances)
         return WeightsOfRows(
             column="" if column.endswith("=") else column,
             of_known_variances=self.known_variance is not None,
-            mean=float(weights.mean()),
-            mean_log=float(np.log(weights).mean()),
+            mean=mean,
+            mean_log=mean_log,
         )
 
 

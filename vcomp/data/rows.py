@@ -99,6 +99,8 @@ class Rows:
             labels = pd.RangeIndex(part.tally.n)
         labels = labels if part.keep.all() else labels[part.keep]
         part = part.counted(formula, columns, reading.environment)
+        if not part.y.size:
+            raise no_score_left()
         return cls(
             # The user may change a frame, but not what was read from files.
             y=part.y if source.files else part.y.copy(),
@@ -109,7 +111,9 @@ class Rows:
             frame=part.frame if formula.covariates and not source.files else None,
             offset=part.offset,
             weights=part.weights,
-            used=None if part.weights is None else columns.used(part.weights),
+            used=None
+            if part.weights is None
+            else columns.used(float(part.weights.mean()), float(np.log(part.weights).mean())),
         )
 
     def __reduce__(self) -> Any:
@@ -220,7 +224,7 @@ class CompleteRows:
         Raises
         ------
         DataError
-            If a weight, frequency or offset is invalid, or no row is left.
+            If a weight, frequency or offset is invalid.
         """
         if not (columns or formula.offsets):
             return self
@@ -234,8 +238,6 @@ class CompleteRows:
                 "pass stream=True, or fit the means of cells with weights= their numbers",
             )
             repeats = np.repeat(np.arange(n.size), n.astype(np.int64))
-            if not repeats.size and n.size:
-                raise DataError("frequency= is 0 in all rows: no score is left")
             frame, y = frame.iloc[repeats].reset_index(drop=True), y[repeats]
             offset, weights = (x if x is None else x[repeats] for x in (offset, weights))
         return replace(self, y=y, frame=frame, offset=offset, weights=weights, repeats=repeats)
@@ -263,6 +265,11 @@ class CompleteRows:
         if fitted is None:
             return plain_columns(self.frame, formula.covariates)
         return _fixed_columns(formula, self.frame, fitted)
+
+
+def no_score_left() -> DataError:
+    """Return the error for rows that all have the frequency 0."""
+    return DataError("frequency= is 0 in all rows: no score is left")
 
 
 def offset_of(

@@ -7,7 +7,9 @@ from .design import TermDesign as TermDesign
 from .design import codes_of_facet as codes_of_facet
 from .design import group_codes as group_codes
 from .design import read_groups as read_groups
+from .effect_columns import CodedBar as CodedBar
 from .effect_columns import CovarianceBlocks as CovarianceBlocks
+from .effect_columns import bars_of_rows as bars_of_rows
 from .effect_columns import learn_blocks as learn_blocks
 from .grid import Grid as Grid
 from .grid import JoinedLevels as JoinedLevels
@@ -23,4 +25,5 @@ from .learning import find_facets as find_facets
 from .learning import find_terms as find_terms
 from .learning import learn as learn
 from .learning import make_design as make_design
+from .residual_levels import learn_residual as learn_residual
 from .structure import Structure as Structure

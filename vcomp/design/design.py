@@ -281,6 +281,7 @@ class Chunk:
     Where rows are cells, `response` and `X` are means over their scores. Without `within`, each
     represents `counts` equal scores; counts need not be whole. A row of weight w is one score with
     the residual variance σ²_e / w: sums of squares and products have weights in place of counts.
+    Cells of such scores have both: the sums of the weights, and the numbers of scores.
     """
 
     response: FloatArray  # (n,) as given
@@ -295,7 +296,9 @@ class Chunk:
     blocks: CovarianceBlocks | None = None  # of the design
     effects: tuple[FloatArray | None, ...] | None = None  # (n,) columns of effects by term
     residual_codes: IntArray | None = None  # (n,) group of the residual; None with one for all
-    weights: FloatArray | None = None  # (n,) of scores; None where all count alike
+    weights: FloatArray | None = None  # (n,) of scores or cells; None where all count alike
+    log_sums: FloatArray | None = None  # (n,) of weighted cells the sums of the logarithms
+    products: FloatArray | None = None  # (b, b, n) in each cell of y, X and a column for each term
 
     @property
     def n(self) -> int:
@@ -314,13 +317,15 @@ class Chunk:
 
     @property
     def log_weights(self) -> float:
-        """Sum of the logarithms of the weights."""
-        return 0.0 if self.weights is None else float(np.log(self.weights).sum())
+        """Sum of the logarithms of the weights of the scores."""
+        if self.weights is None:
+            return 0.0
+        return float((np.log(self.weights) if self.log_sums is None else self.log_sums).sum())
 
     @property
     def unweighted(self) -> Chunk:
         """The rows without their weights."""
-        return replace(self, weights=None)
+        return replace(self, weights=None, log_sums=None)
 
     @cached_property
     def X(self) -> FloatArray:
@@ -372,11 +377,15 @@ class Chunk:
         assert self.effects is not None
         blocks, left = self.blocks.without(term)
         kept = [t for t in range(len(self.terms)) if t != term]
+        products, first = self.products, 1 + self.n_fixed
+        if products is not None:
+            products = np.delete(np.delete(products, first + term, 0), first + term, 1)
         smaller = replace(
             self,
             terms=tuple(self.terms[t] for t in kept),
             effects=tuple(self.effects[t] for t in kept),
             blocks=blocks,
+            products=products,
         )
         return smaller, left
 
@@ -403,6 +412,8 @@ class Chunk:
                 effects=effects,
                 counts=None if self.counts is None else self.counts[at],
                 weights=None if self.weights is None else self.weights[at],
+                log_sums=None if self.log_sums is None else self.log_sums[at],
+                products=None if self.products is None else self.products[:, :, at],
                 residual_codes=None,
                 alike=None,
             )
@@ -410,11 +421,16 @@ class Chunk:
     def of_columns(self, kept: LongArray) -> Chunk:
         """Return the rows with some of the columns of X, given by ascending positions."""
         columns, within, both = self.columns, self.within, [0, *(1 + kept)]
+        products = self.products
+        if products is not None:
+            of_effects = range(1 + self.n_fixed, len(products))
+            products = products[np.ix_([*both, *of_effects], [*both, *of_effects])]
         mixed = columns.of_columns(kept) if isinstance(columns, MixedColumns) else None
         return replace(
             self,
             columns=np.asfortranarray(columns[:, kept]) if mixed is None else mixed,
             within=None if within is None else within[np.ix_(both, both)],
+            products=products,
         )
 
     def level_codes(self, facet: int) -> IntArray:

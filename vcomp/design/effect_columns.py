@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,12 +29,14 @@ class EffectColumns:
     part : how the columns are coded from the data
     origin, scale : (q,) numbers that are subtracted, and by which the rest is divided
     at : (q,) their positions among the columns of the part
+    squares : (q, q) means over the rows of the products of the centred columns
     """
 
     part: FixedPart
     origin: FloatArray
     scale: FloatArray
     at: tuple[int, ...]
+    squares: FloatArray
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -45,7 +47,8 @@ class EffectColumns:
         """Return the other columns; None if they are an intercept alone."""
         kept = [i for i in range(len(self.at)) if i != column]
         at = tuple(self.at[i] for i in kept)
-        other = EffectColumns(self.part, self.origin[kept], self.scale[kept], at)
+        squares = self.squares[np.ix_(kept, kept)]
+        other = EffectColumns(self.part, self.origin[kept], self.scale[kept], at, squares)
         return None if other.names == (INTERCEPT,) else other
 
     @property
@@ -163,6 +166,11 @@ class CovarianceBlocks:
         return found
 
     @property
+    def mean_squares(self) -> tuple[FloatArray, ...]:
+        """For each bar the means over the rows of the products of its centred columns."""
+        return tuple(np.eye(1) if c is None else c.squares for c in self.columns)
+
+    @property
     def bases(self) -> tuple[FloatArray, ...]:
         """For each bar the matrix A of u = A u_c."""
         return tuple(np.eye(1) if c is None else c.basis for c in self.columns)
@@ -185,10 +193,41 @@ class CovarianceBlocks:
         return tuple(found[t] for t in range(len(found)))
 
 
-def learn_blocks(
+@dataclass(frozen=True, slots=True, eq=False)
+class CodedBar:
+    """The coding of the columns of a bar with slopes, and their moments over all rows.
+
+    Attributes
+    ----------
+    part : how the columns are coded from the data
+    mean, cov : (q,) and (q, q) means, and covariance matrix
+    """
+
+    part: FixedPart
+    mean: FloatArray
+    cov: FloatArray
+
+    @classmethod
+    def of_rows(
+        cls,
+        term: RandomTerm,
+        formula: Formula,
+        columns: Mapping[str, Any],
+        environment: Any,
+        n_rows: int,
+    ) -> CodedBar:
+        """Return the coding of a bar, with the moments of these rows."""
+        part = FixedPart.of_rows(formula.slope_part(term), lambda: [columns], environment, n_rows)
+        Z = part.matrix(columns, n_rows)
+        mean = Z.mean(axis=0)
+        away = Z - mean
+        return cls(part, mean, away.T @ away / n_rows)
+
+
+def bars_of_rows(
     formula: Formula, columns: Mapping[str, Any], environment: Any, n_rows: int
-) -> tuple[Formula, CovarianceBlocks]:
-    """Return the formula with a term for each column of effects, and its covariance matrices.
+) -> list[CodedBar | None]:
+    """Return for each bar its columns, with the moments of all rows; None for an intercept.
 
     Parameters
     ----------
@@ -196,6 +235,22 @@ def learn_blocks(
     columns : of all rows
     environment : patsy's ``EvalEnvironment`` of the caller
     n_rows : their number
+    """
+    return [
+        None if t.is_intercept else CodedBar.of_rows(t, formula, columns, environment, n_rows)
+        for t in formula.random
+    ]
+
+
+def learn_blocks(
+    formula: Formula, coded: Sequence[CodedBar | None]
+) -> tuple[Formula, CovarianceBlocks]:
+    """Return the formula with a term for each column of effects, and its covariance matrices.
+
+    Parameters
+    ----------
+    formula : with random slopes, or groups of residuals
+    coded : for each bar its columns; None for an intercept alone
 
     Raises
     ------
@@ -206,11 +261,10 @@ def learn_blocks(
         If a column is so far from zero that variances of intercepts lose their digits.
     """
     terms: list[RandomTerm] = []
-    coded = []
-    for term in formula.random:
-        own = None if term.is_intercept else _learned(term, formula, columns, environment, n_rows)
-        names = (INTERCEPT,) if own is None else own.part.names
-        coded.append(own)
+    own: list[EffectColumns | None] = []
+    for term, bar in zip(formula.random, coded, strict=True):
+        own.append(None if bar is None else _learned(term, bar))
+        names = (INTERCEPT,) if bar is None else bar.part.names
         terms += [term.of_column(name) for name in names]
     by_column = replace(formula, random=tuple(terms))
     names = by_column.component_names
@@ -222,25 +276,23 @@ def learn_blocks(
             term=twice,
         )
     n_residuals = len(by_column.residual_names)
-    return by_column, CovarianceBlocks(by_column.matrices, tuple(coded), n_residuals)
+    return by_column, CovarianceBlocks(by_column.matrices, tuple(own), n_residuals)
 
 
-def _learned(
-    term: RandomTerm, formula: Formula, columns: Mapping[str, Any], environment: Any, n_rows: int
-) -> EffectColumns:
-    part = FixedPart.of_rows(formula.slope_part(term), lambda: [columns], environment, n_rows)
+def _learned(term: RandomTerm, bar: CodedBar) -> EffectColumns:
+    part, mean = bar.part, bar.mean
     if set(part.names) <= {INTERCEPT}:
         raise DesignError(
             f"{term.written} has no slope: its factor has one level; write "
             f"(1|{':'.join(term.facets)})",
             term=term.name,
         )
-    Z = part.matrix(columns, n_rows)
     has_intercept = INTERCEPT in part.names
     is_slope = np.array([name != INTERCEPT for name in part.names])
-    origin = np.where(is_slope & has_intercept, Z.mean(axis=0), 0.0)
-    scale = np.where(is_slope, np.sqrt(np.square(Z - origin).mean(axis=0)), 1.0)
-    size = np.sqrt(np.square(Z).mean(axis=0))
+    origin = np.where(is_slope & has_intercept, mean, 0.0)
+    about_origin = bar.cov + np.outer(mean - origin, mean - origin)
+    scale = np.where(is_slope, np.sqrt(np.diagonal(about_origin)), 1.0)
+    size = np.sqrt(np.diagonal(bar.cov) + np.square(mean))
     for name, spread, whole in zip(part.names, scale, size, strict=True):
         if spread <= _CONSTANT * whole:
             what = "zero in all rows" if whole == 0.0 else "constant"
@@ -258,8 +310,8 @@ def _learned(
             term=term.name,
             column=name,
         )
-    gram = (Z - origin) / scale
-    values, vectors = np.linalg.eigh(gram.T @ gram / n_rows)
+    squares = about_origin / np.outer(scale, scale)
+    values, vectors = np.linalg.eigh(squares)
     if values[0] <= _CONSTANT * values[-1]:
         involved = [n for n, c in zip(part.names, vectors[:, 0], strict=True) if abs(c) > 1e-3]
         raise DesignError(
@@ -267,4 +319,4 @@ def _learned(
             "dependent: leave one of them out",
             term=term.name,
         )
-    return EffectColumns(part, origin, scale, tuple(range(len(part.names))))
+    return EffectColumns(part, origin, scale, tuple(range(len(part.names))), squares)

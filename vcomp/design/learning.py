@@ -16,10 +16,10 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.data import Rows, alike_levels, plain_label
 from vcomp.design.design import Design, Facet, TermDesign
-from vcomp.design.effect_columns import learn_blocks
+from vcomp.design.effect_columns import bars_of_rows, learn_blocks
 from vcomp.design.grid import Grid, find_grid, find_partial_grid, number_combinations
 from vcomp.design.nesting import describe_structure
-from vcomp.design.residual_levels import learn_residual
+from vcomp.design.residual_levels import residual_of_rows
 from vcomp.exceptions import DataError, DesignError, warn
 from vcomp.formula import RESIDUAL, WIDE, FixedPart, Formula, fixed_effects
 
@@ -61,10 +61,11 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
     grid = find_grid(codes, n_levels, formula.positions)
     residual, blocks = None, None
     if formula.groups is not None:
-        residual = learn_residual(formula.groups, rows)
+        residual = residual_of_rows(formula.groups, rows)
         formula = replace(formula, groups=residual.groups)
     if formula.has_slopes or residual is not None:
-        formula, blocks = learn_blocks(formula, rows.fixed, environment, n)
+        bars = bars_of_rows(formula, rows.fixed, environment, n)
+        formula, blocks = learn_blocks(formula, bars)
     groups = n if rows.weights is None else None
     terms = find_terms(formula, codes, n_levels, grid, groups)
     fixed = FixedPart.of_rows(formula, lambda: [rows.fixed], environment, n, WIDE.factor)

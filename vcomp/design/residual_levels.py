@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from vcomp._typing import LongArray
+from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.data import Rows, plain_label
 from vcomp.design.design import Facet, ResidualLevels, TermDesign
 from vcomp.design.grid import number_combinations
@@ -15,18 +16,13 @@ from vcomp.exceptions import DesignError
 from vcomp.formula import RESIDUAL, ResidualGroups
 
 
-def learn_residual(groups: ResidualGroups, rows: Rows) -> ResidualLevels:
-    """Return the groups of residuals that occur in the rows.
+def residual_of_rows(groups: ResidualGroups, rows: Rows) -> ResidualLevels:
+    """Return the groups of residuals that occur in rows, as :func:`learn_residual` does.
 
     Parameters
     ----------
     groups : with the names of their facets
     rows : all rows
-
-    Raises
-    ------
-    DesignError
-        If there is one group only, a group has one row, or two groups have the same name.
     """
     columns = [rows.facets[name] for name in groups.facets]
     facets = tuple(
@@ -34,6 +30,29 @@ def learn_residual(groups: ResidualGroups, rows: Rows) -> ResidualLevels:
         for name, column in zip(groups.facets, columns, strict=True)
     )
     codes = [np.asarray(f.codes(c), np.int32) for f, c in zip(facets, columns, strict=True)]
+    return learn_residual(groups, facets, codes)
+
+
+def learn_residual(
+    groups: ResidualGroups,
+    facets: tuple[Facet, ...],
+    codes: Sequence[IntArray],
+    counts: FloatArray | None = None,
+) -> ResidualLevels:
+    """Return the groups of residuals that occur.
+
+    Parameters
+    ----------
+    groups : with the names of their facets
+    facets : with their levels
+    codes : (n,) levels of the rows or cells in each
+    counts : (n,) rows of each cell; None for rows
+
+    Raises
+    ------
+    DesignError
+        If there is one group only, a group has one row, or two groups have the same name.
+    """
     joined, size = codes[0], facets[0].size
     keys: list[LongArray | None] = []
     for further, facet in zip(codes[1:], facets[1:], strict=True):
@@ -50,8 +69,8 @@ def learn_residual(groups: ResidualGroups, rows: Rows) -> ResidualLevels:
         ),
         strict=True,
     )
-    n = np.bincount(joined, minlength=size)
-    named = replace(groups, levels=tuple(labels), n=tuple(n.tolist()))
+    n = np.bincount(joined, counts, minlength=size)
+    named = replace(groups, levels=tuple(labels), n=tuple(map(int, n)))
     _check(named)
     return ResidualLevels(facets, term, named)
 

@@ -231,20 +231,6 @@ class Formula:
         text = f"{self.response} ~ {' + '.join([first, *slopes])}"
         return Formula(text, self.response, term.effects, ())
 
-    def check_summable(self) -> None:
-        """Refuse random slopes and several residual variances of rows that are summed in parts.
-
-        Raises
-        ------
-        DataError
-        """
-        if self.has_slopes or self.groups is not None:
-            what = "random slopes need" if self.has_slopes else "residual= needs"
-            raise DataError(
-                f"{what} all rows in memory, and these are read in batches or summed in parts: "
-                "fit a frame, or pass stream=False"
-            )
-
     def check_parameters(self, n_rows: int, n_fixed: int) -> None:
         """Refuse fewer rows than parameters.
 

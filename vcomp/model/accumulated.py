@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vcomp import display
-from vcomp.data import Missing, Reading, level_columns
+from vcomp.data import Missing, Reading, RowColumns, level_columns
 from vcomp.design import Design
 from vcomp.estimators import MethodName
 from vcomp.exceptions import EstimationError, guarded
@@ -31,7 +31,8 @@ class AccumulatedStatistics:
     """Sufficient statistics of rows, made by :func:`accumulate`; no row is kept.
 
     They are a table of cells with their numbers of scores, means and squares. Statistics of other
-    rows are merged with ``+``; their levels may differ.
+    rows are merged with ``+``; their levels may differ. With random slopes or residual variances
+    by level each cell keeps the squares and products of its rows, so that these are exact as well.
 
     Examples
     --------
@@ -88,7 +89,8 @@ class AccumulatedStatistics:
         DataError, DesignError
             If there are too few rows or levels for the terms of the formula.
         """
-        reading = Reading(caller_environment(0, 0))
+        of_rows = self._sums.coding.of_rows
+        reading = Reading(caller_environment(0, 0), row_columns=of_rows)
         return VarianceComponentsModel(self.formula, finish(self._sums, reading))
 
     @guarded
@@ -173,7 +175,12 @@ def accumulate(
     formula: str,
     data: Any = None,
     *,
+    weights: str | None = None,
+    frequency: str | None = None,
+    known_variance: str | None = None,
+    offset: str | None = None,
     missing: Missing = "drop",
+    residual: str | None = None,
     progress: bool | None = None,
     eval_env: Any = 0,
 ) -> AccumulatedStatistics:
@@ -185,7 +192,12 @@ def accumulate(
     data : as for :func:`vcomp.fit`: frames, files, folders and patterns of files, and iterables of
         frames. They are read twice, more often if the formula has a fixed part, and once if the
         rows are few enough to be kept meanwhile
+    weights : column of weights w: the residual variance of a row is σ²_e/w, as in lme4
+    frequency : column of the numbers of equal rows that the rows stand for
+    known_variance : column of variances of the scores about their expectation, in place of σ²_e
+    offset : column of known parts of the expectations of the scores
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
+    residual : as for :func:`vcomp.fit`
     progress : whether to show a bar of the rows, with their number per second; None shows one
         after two seconds if stderr is a terminal
     eval_env : as in patsy: 0 for the scope of the caller, 1 for the one above, or an
@@ -211,19 +223,24 @@ def accumulate(
     >>> vcomp.accumulate("score ~ (1|sys) + (1|topic)", data)
     <statistics of 15 scores in 15 cells of 5 sys × 3 topic>
     """
-    reading = Reading(caller_environment(eval_env, 1), missing, progress=progress)
-    return AccumulatedStatistics(cell_sums_of(formula, data, reading))
+    columns = RowColumns(weights, frequency, known_variance, offset)
+    columns.check_in_parts("summed")
+    environment = caller_environment(eval_env, 1)
+    reading = Reading(environment, missing, progress=progress, row_columns=columns)
+    return AccumulatedStatistics(cell_sums_of(formula, data, reading, residual))
 
 
-def cell_sums_of(formula: str, data: Any, reading: Reading) -> CellSums:
+def cell_sums_of(
+    formula: str, data: Any, reading: Reading, residual: str | None = None
+) -> CellSums:
     """Return the sums of rows in cells; no cell is collapsed, so that others can be merged.
 
     Parameters
     ----------
-    formula, data : as for :func:`accumulate`
+    formula, data, residual : as for :func:`accumulate`
     reading : how the rows are read
     """
-    on_dask, parsed = reading.is_on_dask(data), parse(formula, level_columns(data))
+    on_dask, parsed = reading.is_on_dask(data), parse(formula, level_columns(data), residual)
     if on_dask:
         return gather_on_dask(parsed, data, reading, collapse=False)
     source = reading.open(parsed, data)

@@ -35,12 +35,10 @@ def factors_of(access: RowAccess) -> list[str]:
 
 def column_means(access: RowAccess) -> FloatArray | None:
     """Return the means of the columns of X over the rows; None if they do not add up to 1."""
-    design, stats = access.data.design, access.data.unweighted
+    data, design = access.data, access.data.design
     if not design.constant.any():
         return None
-    wide, a = stats.wide, design.constant
-    sums = stats.XX @ a if wide is None else wide.products_with(a)
-    return design.x_origin + sums / stats.n
+    return design.x_origin + data.column_products(design.constant) / data.statistics.n
 
 
 def factor_rows(access: RowAccess, code: str, most: int) -> LevelRows:

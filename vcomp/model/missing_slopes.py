@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
-from vcomp.design import learn_blocks
+from vcomp.design import bars_of_rows, learn_blocks
 from vcomp.estimators import get_estimator
 from vcomp.exceptions import VcompError
 from vcomp.formula import INTERCEPT, RESIDUAL, Formula, RandomTerm
@@ -144,7 +144,8 @@ def _with_slope(
         design.formula, random=tuple(wider if own.block == bar.block else own for own in bars)
     )
     columns, n = data.kept_rows.fixed, data.statistics.rows.response.size
-    formula, blocks = learn_blocks(whole, columns, data.reading.environment, n)
+    coded = bars_of_rows(whole, columns, data.reading.environment, n)
+    formula, blocks = learn_blocks(whole, coded)
     first = [design.terms[block[0]] for block in design.formula.blocks]
     of_bar = {own.block: term for own, term in zip(bars, first, strict=True)}
     chunk = replace(

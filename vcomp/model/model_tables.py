@@ -223,12 +223,12 @@ class ModelTables(UniverseScores):
         refuse_known_variances(self._record.weights, "r2()", "see vcomp and fixed_effects()")
         fixed = _variance_of_fixed(self._rows)
         values = self._record.estimate.values
-        stats = None if self._rows is None else self._rows.data.unweighted
-        if stats is not None and stats.blocks is not None:
+        blocks = None if self._rows is None else self._rows.data.design.blocks
+        if blocks is not None:
             random = sum(
-                float((matrix * stats.cross_products.mean_squares(term)).sum())
-                for term, matrix in zip(
-                    stats.blocks.terms, stats.blocks.centred_matrices(values), strict=True
+                float((matrix * squares).sum())
+                for squares, matrix in zip(
+                    blocks.mean_squares, blocks.centred_matrices(values), strict=True
                 )
             )
         else:
@@ -411,14 +411,14 @@ def _variance_of_fixed(rows: RowAccess | None) -> float:
             "this result was loaded without the sums of its rows, which r2() needs; fit the model "
             "again"
         )
-    stats, beta, a = rows.data.unweighted, rows.estimate.beta, rows.data.design.constant
-    if not beta.size or stats.n < 2:
+    n, beta, a = rows.data.statistics.n, rows.estimate.beta, rows.data.design.constant
+    if not beta.size or n < 2:
         return 0.0
     if not a.any():
         raise EstimationError(
             "r2() needs the mean of the fixed part over the rows, which is known for a fixed part "
             "with an intercept, or with a factor that has a column for each level"
         )
-    products = stats.XX @ beta if stats.wide is None else stats.wide.products_with(beta)
-    mean = float(products @ a) / stats.n
-    return max(float(beta @ products - stats.n * mean**2) / (stats.n - 1), 0.0)
+    products = rows.data.column_products(beta)
+    mean = float(products @ a) / n
+    return max(float(beta @ products - n * mean**2) / (n - 1), 0.0)

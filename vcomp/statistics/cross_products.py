@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations, permutations
+from itertools import permutations
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -168,18 +168,6 @@ class CrossProducts:
             Xy=gram[1:, 0],
             yy=float(gram[0, 0]),
         )
-
-    def mean_squares(self, terms: Sequence[int]) -> FloatArray:
-        """Return the means over rows of the products of the columns of effects of some terms.
-
-        Parameters
-        ----------
-        terms : with the same groups, ascending
-        """
-        found = np.diag([float(self.group_n[t].sum()) for t in terms])
-        for (i, t), (j, u) in combinations(enumerate(terms), 2):
-            found[i, j] = found[j, i] = float(self.pairs[t, u].counts.sum())
-        return found / self.n
 
     @property
     def n_entries(self) -> int:

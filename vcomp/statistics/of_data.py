@@ -55,6 +55,8 @@ def sum_rows(formula: Formula, rows: Rows, reading: Reading) -> SummedData:
         response_sums=sums,
         reading=reading,
         rows=rows,
+        weights=rows.used,
+        mean_offset=None if rows.offset is None else float(rows.offset.mean()),
         seconds=seconds,
     )
 

@@ -16,8 +16,8 @@ from vcomp.statistics.cross_products import CrossProducts, PairTable
 def accumulate_slopes(chunk: Chunk, mean_weight: float = 1.0) -> CrossProducts:
     """Sum rows whose effects are multiplied by columns: Z has these in place of ones.
 
-    A row of weight w is multiplied by √w. Effects have a unit in which their columns have the
-    size that they have without weights.
+    A row of weight w, or a cell of w scores, is multiplied by √w. Effects have a unit in which
+    their columns have the size that they have without weights. Cells add their products within.
 
     Parameters
     ----------
@@ -28,13 +28,15 @@ def accumulate_slopes(chunk: Chunk, mean_weight: float = 1.0) -> CrossProducts:
     codes, sizes = chunk.codes, chunk.sizes
     y, X = _scaled(chunk, chunk.y), _scaled(chunk, chunk.X)
     both = np.column_stack([y, X])
+    inside = _ProductsInCells(chunk, mean_weight)
+    within = inside.of_columns
     Zb = [
-        group_sums(codes[t], both if z is None else both * z[:, None], sizes[t])
-        for t, z in enumerate(effects)
+        group_sums(codes[t], inside.with_columns(t, both if z is None else both * z[:, None]), n)
+        for t, (z, n) in enumerate(zip(effects, sizes, strict=True))
     ]
     pairs = {}
     for u, t in combinations(range(len(effects)), 2):
-        z = _product(effects[u], effects[t])
+        z = inside.of_effects(u, t, _product(effects[u], effects[t]))
         if chunk.terms[u].facets == chunk.terms[t].facets:
             at = np.arange(sizes[t], dtype=np.int32)
             diagonal = group_sums(codes[t], _ones_or(z, y.size)[:, None], sizes[t])[:, 0]
@@ -45,19 +47,58 @@ def accumulate_slopes(chunk: Chunk, mean_weight: float = 1.0) -> CrossProducts:
     return CrossProducts(
         n=chunk.n,
         group_n=tuple(
-            group_counts(codes[t], sizes[t])
-            if z is None
-            else group_sums(codes[t], np.square(z)[:, None], sizes[t])[:, 0]
+            group_counts(codes[t], sizes[t]) if z is None else _squares(chunk, inside, t, z)
             for t, z in enumerate(effects)
         ),
         pairs=pairs,
         Zy=tuple(np.ascontiguousarray(s[:, 0]) for s in Zb),
         ZX=tuple(np.ascontiguousarray(s[:, 1:]) for s in Zb),
-        XX=X.T @ X,
-        Xy=X.T @ y,
-        yy=float(y @ y),
+        XX=X.T @ X + within[1:, 1:],
+        Xy=X.T @ y + within[1:, 0],
+        yy=float(y @ y) + float(within[0, 0]),
         log_weights=chunk.log_weights,
     )
+
+
+class _ProductsInCells:
+    """The squares and products within cells of y, X and the columns of effects; zero of rows.
+
+    Parameters
+    ----------
+    chunk : the rows or cells
+    mean_weight : of all rows
+    """
+
+    def __init__(self, chunk: Chunk, mean_weight: float) -> None:
+        self._products, self._first = chunk.products, 1 + chunk.n_fixed
+        self._weight = mean_weight
+
+    @property
+    def of_columns(self) -> FloatArray:
+        """The products of y and X in all cells, (1 + p, 1 + p)."""
+        b = self._first
+        if self._products is None:
+            return np.zeros((b, b))
+        return np.asarray(self._products[:b, :b].sum(axis=2))
+
+    def with_columns(self, t: int, between: FloatArray) -> FloatArray:
+        """Return products (n, 1 + p) of the effects' columns with [y X], with those in cells."""
+        if self._products is None:
+            return between
+        own = self._products[self._first + t, : self._first]
+        return between + own.T / np.sqrt(self._weight)
+
+    def of_effects(self, t: int, u: int, between: FloatArray | None) -> FloatArray | None:
+        """Return products (n,) of the columns of two terms, with those in cells."""
+        if self._products is None or between is None:
+            return between
+        return between + self._products[self._first + t, self._first + u] / self._weight
+
+
+def _squares(chunk: Chunk, inside: _ProductsInCells, t: int, z: FloatArray) -> FloatArray:
+    squares = inside.of_effects(t, t, np.square(z))
+    assert squares is not None
+    return group_sums(chunk.codes[t], squares[:, None], chunk.sizes[t])[:, 0]
 
 
 def resum_slopes(stats: CrossProducts, chunk: Chunk, mean_weight: float = 1.0) -> CrossProducts:
@@ -84,17 +125,17 @@ def resum_slopes(stats: CrossProducts, chunk: Chunk, mean_weight: float = 1.0) -
 def _effects(chunk: Chunk, mean_weight: float) -> tuple[FloatArray | None, ...]:
     """Return the columns of effects, multiplied by √w over its mean; None is one of ones."""
     assert chunk.effects is not None
-    if chunk.weights is None:
+    if chunk.multiplicity is None:
         return chunk.effects
-    root = np.sqrt(chunk.weights / mean_weight)
+    root = np.sqrt(chunk.multiplicity / mean_weight)
     return tuple(root if z is None else z * root for z in chunk.effects)
 
 
 def _scaled(chunk: Chunk, columns: FloatArray) -> FloatArray:
     """Return columns of rows, (n,) or (n, p), multiplied by √w."""
-    if chunk.weights is None:
+    if chunk.multiplicity is None:
         return columns
-    return (columns.T * np.sqrt(chunk.weights)).T
+    return (columns.T * np.sqrt(chunk.multiplicity)).T
 
 
 def _product(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:

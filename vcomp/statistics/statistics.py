@@ -220,18 +220,13 @@ class Statistics:
         Raises
         ------
         DataError
-            As for :attr:`cells`, and if only cells are kept.
+            As for :attr:`single_rows`, and if they have weights.
         """
-        rows = self.cells
+        rows = self.single_rows
         if rows.weights is not None:
             raise DataError(
                 "this is for scores that count alike, and these have weights: it needs a fit "
                 "without weights= and known_variance="
-            )
-        if rows.counts is not None:
-            raise DataError(
-                "this needs rows, and these were read in batches: of each cell only the mean of "
-                "its scores is kept. Fit with stream=False"
             )
         return rows
 
@@ -242,9 +237,14 @@ class Statistics:
         Raises
         ------
         DataError
-            As for :attr:`rows`, but for weights.
+            As for :attr:`cells`, and if only cells are kept.
         """
-        return self.cells if self.cells.weights is not None else self.rows
+        if self.cells.counts is not None:
+            raise DataError(
+                "this needs rows, and these were read in batches: of each cell only the mean of "
+                "its scores is kept. Fit with stream=False"
+            )
+        return self.cells
 
     @cached_property
     def _rolled(self) -> RollUp:

@@ -19,7 +19,7 @@ from vcomp import AccumulatedStatistics, accumulate
 from vcomp.formula import parse
 from vcomp.statistics.batches import restated
 from vcomp.statistics.batches.cell_sums import dense_places
-from vcomp.statistics.batches.cell_table import PartSums
+from vcomp.statistics.batches.collapsed_cells import PartSums
 
 FORMULA = "score ~ (1|sys) + (1|topic)"
 

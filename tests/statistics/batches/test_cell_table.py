@@ -13,7 +13,8 @@ from tests.helpers.examples import examples
 from vcomp.design import Chunk
 from vcomp.statistics.batches.cell_sums import table_bytes
 from vcomp.statistics.batches.cell_table import CellTable, EveryCell, sum_cells, united
-from vcomp.statistics.batches.summed import _moments_as_rows, _response_sums
+from vcomp.statistics.batches.rows_of_cells import rows_of_moments
+from vcomp.statistics.batches.summed import _response_sums
 from vcomp.statistics.batches.survey import add_up
 
 
@@ -227,7 +228,7 @@ def test_weighted_scores_need_covariates_that_are_constant_in_cells(varies, shar
         terms=(),
         counts=table.counts.astype(float),
     )
-    found = _moments_as_rows(table, lambda: chunk)
+    found = rows_of_moments(table, lambda: chunk)
     if share > 1e-8:
         assert found is None
         return
@@ -238,5 +239,5 @@ def test_weighted_scores_need_covariates_that_are_constant_in_cells(varies, shar
     expected = [np.bincount(places, y**p) for p in (1, 2, 3, 4)]
     np.testing.assert_allclose(moments, expected, rtol=1e-11, atol=1e-11)
     mean = replace(chunk, columns=np.broadcast_to(1.0, (5, 1)))
-    ones = _moments_as_rows(table, lambda: mean).X
+    ones = rows_of_moments(table, lambda: mean).X
     np.testing.assert_array_equal(ones, np.ones((cells.size, 1)))

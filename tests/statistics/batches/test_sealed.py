@@ -15,7 +15,8 @@ from vcomp.data.reading import Reading
 from vcomp.data.rows import CompleteRows
 from vcomp.formula import parse
 from vcomp.io import open_source
-from vcomp.statistics.batches.cell_table import PartSums, collapse_plan, sum_cells
+from vcomp.statistics.batches.cell_table import sum_cells
+from vcomp.statistics.batches.collapsed_cells import PartSums, collapse_plan
 from vcomp.statistics.batches.passes import Batches, Coder, gather
 from vcomp.statistics.batches.row_coding import learn_in_passes
 

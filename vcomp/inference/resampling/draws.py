@@ -189,7 +189,8 @@ class RowDraws:
     """
 
     def __init__(self, stats: Statistics) -> None:
-        self._stats, self._rows = stats, stats.cells
+        # Products in each cell, which slopes and residual groups need, are not drawn.
+        self._stats, self._rows = stats, stats.cells if stats.blocks is None else stats.single_rows
         self._inside = None if self._rows.within is None else _Inside(self._rows)
 
     def draw(self, v: FloatArray, rng: np.random.Generator) -> Statistics:

@@ -12,9 +12,10 @@ from vcomp._typing import BoolArray, FloatArray, IntArray
 from vcomp.data import kind_of
 from vcomp.design import Centre, Facet, Grid, are_nested
 from vcomp.exceptions import DataError
-from vcomp.formula import Formula
+from vcomp.formula import FixedPart, Formula
 from vcomp.numerics import check_memory
-from vcomp.statistics.batches.cell_table import CellTable, EveryCell, PartSums, collapse_plan
+from vcomp.statistics.batches.cell_table import CellTable, EveryCell, joined
+from vcomp.statistics.batches.collapsed_cells import PartSums, collapse_plan
 from vcomp.statistics.batches.row_coding import CellPlaces, RowCoding
 from vcomp.statistics.batches.survey import FacetSurvey, Survey, united_facets
 
@@ -106,7 +107,8 @@ class CellSums:
         ]
         coding, table = _centred(coding, parts[0] + parts[1])
         found = CellSums(coding, table)
-        return found._of_all_cells() if found._fill_places(0) else found
+        fills = table.may_fill_grid and found._fill_places(0)
+        return found._of_all_cells() if fills else found
 
     def compact(self) -> CellSums:
         """Return the sums without the cells that have no rows, if these are most."""
@@ -114,7 +116,8 @@ class CellSums:
 
     def for_grid(self) -> CellSums:
         """Return the sums with a table of all cells, if that may show a grid and is small."""
-        if self.table.places is None or not self._fill_places():
+        is_sparse = self.table.places is not None and self.table.may_fill_grid
+        if not (is_sparse and self._fill_places()):
             return self
         places = self.coding.places
         nested = are_nested(self.coding.formula.positions, self.coding.survey.determined)
@@ -130,11 +133,11 @@ class CellSums:
         return replace(self, table=every + self.table)
 
     def x_mean(self) -> FloatArray:
-        """Return the (p,) means of the columns of X over all rows."""
-        coding, table = self.coding, self.table
-        mean = coding.constants + coding.centre.x_origin
-        means = (table.means[1:] @ table.counts.astype(float)) / coding.survey.n
-        mean[coding.varying] = means + coding.centre.x_origin[coding.varying]
+        """Return the (p + k,) means of the columns over all rows, with their weights."""
+        coding, times = self.coding, self.table.multiplicity
+        mean = coding.constants + coding.x_origin
+        means = (self.table.means[1:] @ times) / times.sum()
+        mean[coding.varying] = means + coding.x_origin[coding.varying]
         return mean
 
 
@@ -151,27 +154,44 @@ def _check_same(a: RowCoding, b: RowCoding) -> list[int]:
     if first.response != second.response or first.fixed != second.fixed:
         raise DataError(f"{cannot} formulas must be the same")
     terms = [{frozenset(term.facets) for term in formula.random} for formula in (first, second)]
-    if terms[0] != terms[1]:
+    if first.has_slopes or second.has_slopes:  # their columns have an order
+        same = [term.written for term in first.random] == [term.written for term in second.random]
+    else:
+        same = terms[0] == terms[1]
+    if not same:
         raise DataError(f"{cannot} random terms must be the same")
-    order = [second.facets.index(name) for name in first.facets]
+    groups = [() if f.groups is None else f.groups.facets for f in (first, second)]
+    if groups[0] != groups[1]:
+        raise DataError(f"{cannot} levels of residual= must be the same")
+    if a.of_rows != b.of_rows:
+        raise DataError(
+            f"{cannot} options weights=, frequency=, known_variance= and offset= must be the same"
+        )
+    order = [second.level_columns.index(name) for name in first.level_columns]
     for mine, k in zip(a.facets, order, strict=True):
         _check_levels(mine, b.facets[k])
     if a.kinds.levels.keys() != b.kinds.levels.keys():
         raise DataError(f"{cannot} fixed parts have other columns")
     for name, found in a.kinds.levels.items():
         _check_factor(name, found, b.kinds.levels[name])
-    if a.fixed is not b.fixed and (a.fixed.is_stateful or b.fixed.is_stateful):
+    parts = [[p for p in (c.fixed, *_slope_parts(c)) if p is not None] for c in (a, b)]
+    if any(x is not y and (x.is_stateful or y.is_stateful) for x, y in zip(*parts, strict=True)):
         raise DataError(
-            "the fixed part has a transform that depends on all rows (as center() does), so that "
-            "columns of separate data are not the same: read all rows together"
+            "the fixed part or a slope has a transform that depends on all rows (as center() "
+            "does), so that columns of separate data are not the same: read all rows together"
         )
-    if a.fixed.names != b.fixed.names:
-        only = sorted({*a.fixed.names} ^ {*b.fixed.names})
+    names = [tuple(name for part in own for name in part.names) for own in parts]
+    if names[0] != names[1]:
+        only = sorted({*names[0]} ^ {*names[1]})
         raise DataError(
             f"the fixed parts have other columns ({', '.join(only[:5])} in one of the two): read "
             "all rows together"
         )
     return order
+
+
+def _slope_parts(coding: RowCoding) -> tuple[FixedPart | None, ...]:
+    return () if coding.slopes is None else coding.slopes.parts
 
 
 def _check_levels(mine: Facet, theirs: Facet) -> None:
@@ -240,24 +260,27 @@ def _united(
     a, b = one.coding, other.coding
     theirs = _in_order(b.survey, order)
     facets = []
-    for name, x, y in zip(a.formula.facets, a.survey.facets, theirs.facets, strict=True):
+    for name, x, y in zip(a.formula.level_columns, a.survey.facets, theirs.facets, strict=True):
         _check_rounding(name, x, y)
         facets.append(united_facets(x, y))
     survey = a.survey + theirs
-    values = [part.constants + part.centre.x_origin for part in (a, b)]
+    values = [part.constants + part.x_origin for part in (a, b)]
     varying = a.varying | b.varying | (values[0] != values[1])
     means = [one.x_mean(), other.x_mean()]
-    x_origin = means[0] + (means[1] - means[0]) * (b.survey.n / survey.n)
+    p = len(a.fixed.names)
+    x_origin = (means[0] + (means[1] - means[0]) * (b.survey.n / survey.n))[:p]
     if "Intercept" in a.fixed.names:
         x_origin[a.fixed.names.index("Intercept")] = 0.0
+    sums = None if a.sums is None or b.sums is None else a.sums + b.sums
     coding = replace(
         a,
         survey=survey,
-        centre=Centre(survey.mean, x_origin, np.zeros(x_origin.size)),
+        centre=Centre(survey.mean, x_origin, np.zeros(p)),
         kinds=a.kinds + b.kinds,
         varying=varying,
-        constants=np.where(varying, 0.0, values[0] - x_origin),
+        sums=sums,
     )
+    coding = replace(coding, constants=np.where(varying, 0.0, values[0] - coding.x_origin))
     return coding, ([m for _, m, _ in facets], [m for _, _, m in facets])
 
 
@@ -281,7 +304,8 @@ def _centred(coding: RowCoding, table: CellTable) -> tuple[RowCoding, CellTable]
     x_origin = np.where(constant != 0.0, 0.0, mean) if constant.any() else np.zeros(mean.size)
     means = table.means.copy()
     means[0] += coding.centre.origin - origin
-    shift = mean - x_origin
+    shift = np.zeros(coding.varying.size)
+    shift[: mean.size] = mean - x_origin
     means[1:] += shift[coding.varying][:, None]
     constants = np.where(coding.varying, 0.0, coding.constants + shift)
     centre = Centre(origin, x_origin, constant)
@@ -294,13 +318,15 @@ _WITHIN = 1e-13
 
 def _constant(coding: RowCoding, table: CellTable) -> FloatArray:
     """Return a with X a = 1 in all rows of the cells; zeros without such an a."""
-    varying, p = coding.varying, coding.varying.size
-    zeros, within = np.zeros(p), table.within[1:, 1:]
+    p = len(coding.fixed.names)
+    zeros, varying = np.zeros(p), coding.varying[:p]
     if not p:
         return zeros
-    means, weights = table.means[1:], table.counts / coding.survey.n
+    rows = slice(1, 1 + int(varying.sum()))
+    means, within, times = table.means[rows], table.within[rows, rows], table.multiplicity
+    total = float(times.sum())
     cov = np.zeros((p, p))
-    cov[np.ix_(varying, varying)] = (means * weights) @ means.T + within / coding.survey.n
+    cov[np.ix_(varying, varying)] = (means * (times / total)) @ means.T + within / total
     mean = coding.centre.x_origin
     a = Centre.constant_of(coding.fixed.names, mean, cov)
     coefficients = a[varying]
@@ -334,10 +360,9 @@ def _moved(
     found = list(old.places.codes(at))
     codes = [m[found[k]] for m, k in zip(levels, of_facets, strict=True)]
     moved = places.of_rows(codes)
-    order = np.argsort(moved, kind="stable")
     means = np.empty((coding.n_columns, at.size))
     means[0] = table.means[0] + (old.centre.origin - coding.centre.origin)
-    shift = old.centre.x_origin - coding.centre.x_origin
+    shift = old.x_origin - coding.x_origin
     rows = _rows_of(old.varying)
     for row, j in enumerate(np.flatnonzero(coding.varying), start=1):
         known = table.means[rows[j]] if old.varying[j] else old.constants[j]
@@ -348,11 +373,12 @@ def _moved(
         *(row for row, j in enumerate(np.flatnonzero(coding.varying), 1) if old.varying[j]),
     ]
     within[np.ix_(kept, kept)] = table.within
-    counts = table.counts.astype(np.int64)
-    powers = table.powers
-    if powers is not None and powers.shape[1]:
-        powers = powers[:, order]
-    return CellTable(moved[order], counts[order], means[:, order], within, powers)
+    products = table.products
+    if products is not None:
+        products = np.zeros((coding.n_columns, coding.n_columns, at.size))
+        products[np.ix_(kept, kept)] = table.products
+    table = replace(table, means=means, within=within, products=products)
+    return table.at(np.argsort(moved, kind="stable"), moved)
 
 
 def _rows_of(varying: BoolArray) -> IntArray:
@@ -373,10 +399,11 @@ def restated(sums: CellSums, formula: Formula, columns: Mapping[str, str]) -> Ce
     Sums of the cells of the formula's facets; None if cells were collapsed into other groups than
     the formula needs.
     """
-    kept = [sums.coding.formula.facets.index(columns[f]) for f in formula.facets]
+    known = sums.coding.formula.level_columns
+    kept = [known.index(columns.get(f, f)) for f in formula.level_columns]
     survey = _survey_of(sums.coding.survey, kept)
     coding = replace(sums.coding, formula=formula, survey=survey)
-    same = kept == list(range(len(sums.coding.formula.facets)))
+    same = kept == list(range(len(known)))
     if sums.collapsed is None:
         table = sums.table if same else _joined(sums, coding, kept)
         return CellSums(coding, table)
@@ -406,6 +433,8 @@ def _joined(sums: CellSums, coding: RowCoding, kept: list[int]) -> CellTable:
     at, table = sums.table.filled()
     codes, places = sums.coding.places.codes(at), coding.places
     moved = places.of_rows([codes[k] for k in kept])
+    if not table.may_fill_grid:
+        return joined(replace(table, places=moved))
     if dense_places(places.size, coding.survey.n):
         check_table(places.size, coding.n_columns)
         every = EveryCell(places.size, coding.n_columns, powers=True).made()

@@ -3,9 +3,9 @@
 Nothing is shuffled. Rows stay on their workers; only surveys of levels and cells are sent. If
 partitions hold whole cells of a complete grid (documents on which all systems were scored), these
 are collapsed into a few numbers for each of their groups before they are sent
-(:mod:`vcomp.statistics.batches.cell_table`). The survey of all rows, the largest value that all
-tasks need, stays on the workers between the passes: it is the result of a task like any other, and
-is computed again if its worker is lost.
+(:mod:`vcomp.statistics.batches.collapsed_cells`). The survey of all rows, the largest value that
+all tasks need, stays on the workers between the passes: it is the result of a task like any other,
+and is computed again if its worker is lost.
 
 If a fixed part depends on all rows together, as ``center(x)`` does, its columns are fetched for
 that, one partition after another.
@@ -29,21 +29,20 @@ from vcomp.data import CompleteRows, Reading, RowColumns, Source, open_source
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula, names_in
 from vcomp.statistics.batches.cell_sums import CellSums
-from vcomp.statistics.batches.cell_table import (
-    CellTable,
+from vcomp.statistics.batches.cell_table import CellTable, EveryCell
+from vcomp.statistics.batches.collapsed_cells import (
     CollapsedGroups,
     CollapsePlan,
-    EveryCell,
     PartSums,
     collapse_plan,
-    sum_cells,
 )
 from vcomp.statistics.batches.passes import (
     Coder,
+    cells_of,
     check_rows,
     check_scores,
+    check_total,
     renamed_part,
-    total_of,
 )
 from vcomp.statistics.batches.row_coding import FirstPass, RowCoding, learn_in_passes
 from vcomp.statistics.batches.survey import Addable, Survey, add_up
@@ -97,10 +96,9 @@ def gather_on_dask(formula: Formula, data: Any, reading: Reading, *, collapse: b
         If it is another collection of Dask; if the rows cannot be used, or change between the
         passes.
     """
-    formula.check_summable()
     partitions = _Partitions(formula, data, reading)
     coding = learn_in_passes(formula, partitions, reading)
-    plan = collapse_plan(coding) if collapse else None
+    plan = collapse_plan(coding) if collapse and coding.sums_plainly else None
     if plan is not None:
         sums = partitions.collapsed(coding, plan)
         check_rows(coding, sums.n)
@@ -109,7 +107,7 @@ def gather_on_dask(formula: Formula, data: Any, reading: Reading, *, collapse: b
             return CellSums(coding, sums.open, sums, partial(_every_cell, partitions, coding))
     table = _table(partitions, coding, powers=not collapse)
     check_rows(coding, table.n)
-    check_scores(coding, total_of(table))
+    check_total(coding, table)
     return CellSums(coding, table)
 
 
@@ -162,12 +160,12 @@ def _every_cell(partitions: _Partitions, coding: RowCoding) -> CellTable:
 
 def _cells(coding: RowCoding, powers: bool, part: CompleteRows) -> CellTable:
     """Sum rows in cells."""
-    return sum_cells(*Coder(coding)(part), powers=powers)
+    return cells_of(Coder(coding), part, powers=powers)
 
 
 def _of_fixed_part(formula: Formula, part: CompleteRows) -> pd.DataFrame:
-    """Return the columns of the fixed part, to be sent."""
-    names = formula.fixed_names
+    """Return the columns of the fixed part and of slopes, to be sent."""
+    names = formula.covariates
     return part.frame[[name for name in part.frame.columns if name in names]]
 
 
@@ -202,7 +200,7 @@ class _Partitions:
                 raise source.no_column(name)
         # A scope cannot be sent; the values that the formula uses can.
         self._columns = reading.row_columns
-        used = (*names_in(formula.response), *formula.fixed_names, *formula.offset_names)
+        used = (*names_in(formula.response), *formula.covariates, *formula.offset_names)
         wanted = set(used) - set(names)
         self._scope = {
             name: environment.namespace[name] for name in wanted if name in environment.namespace

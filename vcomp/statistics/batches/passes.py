@@ -25,14 +25,8 @@ from vcomp.formula import Formula
 from vcomp.numerics import THREADS, slices
 from vcomp.progress import progress_bar
 from vcomp.statistics.batches.cell_sums import CellSums, check_table, dense_places, table_bytes
-from vcomp.statistics.batches.cell_table import (
-    CellTable,
-    CollapsePlan,
-    EveryCell,
-    PartSums,
-    collapse_plan,
-    sum_cells,
-)
+from vcomp.statistics.batches.cell_table import CellTable, EveryCell, sum_cells, sum_weighted_cells
+from vcomp.statistics.batches.collapsed_cells import CollapsePlan, PartSums, collapse_plan
 from vcomp.statistics.batches.row_coding import (
     FacetPlaces,
     RowCoding,
@@ -82,11 +76,11 @@ def gather(
     EstimationError
         If the cells would not fit into memory.
     """
-    formula.check_summable()
     batches = Batches(formula, source, reading, keep=True)
     coding = learn_in_passes(formula, batches, reading)
     tabulated = partial(_tabulate, coding, batches, reading, powers=not collapse)
-    if collapse and reading.is_large(table_bytes(coding.places.size, coding.n_columns)):
+    is_large = reading.is_large(table_bytes(coding.places.size, coding.n_columns))
+    if collapse and coding.sums_plainly and is_large:
         plan = collapse_plan(coding)
         sums = None if plan is None else _collapsed(coding, plan, batches)
         if sums is not None:
@@ -94,14 +88,26 @@ def gather(
     table = tabulated()
     check_rows(coding, table.n)
     if not batches.are_kept:
-        check_scores(coding, total_of(table))
+        check_total(coding, table)
     return CellSums(coding, table)
 
 
-def total_of(table: CellTable) -> float:
-    """Return the sum of the centred scores of all cells."""
-    blocks = slices(table.counts.size, _BLOCK)
-    return math.fsum(float(table.counts[block] @ table.means[0, block]) for block in blocks)
+def check_total(coding: RowCoding, table: CellTable) -> None:
+    """Refuse cells whose scores changed between the passes.
+
+    Parameters
+    ----------
+    coding : of the first pass
+    table : of all cells; their means with weights say nothing about the sum of the scores
+
+    Raises
+    ------
+    DataError
+    """
+    if table.weights is None:
+        blocks = slices(table.counts.size, _BLOCK)
+        total = (float(table.counts[block] @ table.means[0, block]) for block in blocks)
+        check_scores(coding, math.fsum(total))
 
 
 def check_scores(coding: RowCoding, total: float) -> None:
@@ -277,16 +283,34 @@ def _itself(part: CompleteRows) -> CompleteRows:
 
 def _tabulate(coding: RowCoding, batches: Batches, reading: Reading, *, powers: bool) -> CellTable:
     places = coding.places
+    if not coding.sums_plainly:
+        return _found(add_up(batches.mapped(partial(cells_of, Coder(coding)))))
     coded = batches.mapped(Coder(coding))
     if not dense_places(places.size, coding.survey.n, reading.dense_cells):
-        found = add_up(sum_cells(*part, powers=powers) for part in coded)
-        assert found is not None
-        return found
+        return _found(add_up(sum_cells(*part, powers=powers) for part in coded))
     check_table(places.size, coding.n_columns)
     table = EveryCell(places.size, coding.n_columns, powers=powers)
     for part in coded:
         table.add(*part)
     return table.made()
+
+
+def _found(table: CellTable | None) -> CellTable:
+    assert table is not None
+    return table
+
+
+def cells_of(coder: Coder, part: CompleteRows, *, powers: bool = False) -> CellTable:
+    """Return the table of the cells of some rows.
+
+    Parameters
+    ----------
+    powers : whether to sum the powers of the scores, if the rows count alike
+    """
+    coding = coder.coding
+    if coding.sums_plainly:
+        return sum_cells(*coder(part), powers=powers)
+    return sum_weighted_cells(*coder(part), part.weights, products=coding.has_blocks)
 
 
 def _collapsed(coding: RowCoding, plan: CollapsePlan, batches: Batches) -> PartSums | None:
@@ -312,7 +336,7 @@ class Coder:
     """Coder of rows: their cells, and the centred values to be summed in them."""
 
     def __init__(self, coding: RowCoding) -> None:
-        self._coding = coding
+        self.coding = coding
         steps = coding.places.steps
         self._facets = list(map(FacetPlaces, coding.facets, steps))
 
@@ -322,9 +346,9 @@ class Coder:
         return places_of_rows(self._facets, columns), self._values(part)
 
     def _values(self, part: CompleteRows) -> FloatArray:
-        coding = self._coding
+        coding = self.coding
         y = part.y - coding.centre.origin
         if not coding.varying.any():
             return y[None, :]
-        X = matrix_of(coding, part) - coding.centre.x_origin
+        X = matrix_of(coding, part) - coding.x_origin
         return np.vstack([y, X[:, coding.varying].T])

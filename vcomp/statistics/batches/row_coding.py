@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
-from vcomp.data import CompleteRows, Reading, Tally
-from vcomp.design import Centre, Facet, Grid, JoinedLevels, finest_facets
+from vcomp.data import NO_COLUMNS, CompleteRows, Reading, RowColumns, Tally, no_score_left
+from vcomp.design import Centre, CodedBar, Facet, Grid, JoinedLevels, finest_facets
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.formula import FixedPart, Formula
+from vcomp.formula import INTERCEPT, FixedPart, Formula, RandomTerm
 from vcomp.numerics import slices
 from vcomp.numerics.kernels import add_places
 from vcomp.statistics.batches.survey import (
@@ -257,6 +257,50 @@ def places_of_rows(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class SlopeColumns:
+    """The k columns of random slopes, those of all bars side by side.
+
+    Attributes
+    ----------
+    parts : for each bar how its columns are coded; None for an intercept alone
+    """
+
+    parts: tuple[FixedPart | None, ...]
+
+    def matrix(self, columns: Mapping[str, Any], n_rows: int) -> list[FloatArray]:
+        """Return the columns of some rows, a matrix for each bar with slopes."""
+        return [
+            part.matrix(columns, n_rows)[:, are_slopes(part)]
+            for part in self.parts
+            if part is not None
+        ]
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns, k."""
+        return sum(int(are_slopes(part).sum()) for part in self.parts if part is not None)
+
+    @property
+    def places(self) -> tuple[LongArray | None, ...]:
+        """For each bar the places of its columns among the k, −1 for an intercept."""
+        found: list[LongArray | None] = []
+        n = 0
+        for part in self.parts:
+            at = None
+            if part is not None:
+                slopes = are_slopes(part)
+                at = np.where(slopes, n - 1 + np.cumsum(slopes), -1)
+                n += int(slopes.sum())
+            found.append(at)
+        return tuple(found)
+
+
+def are_slopes(part: FixedPart) -> BoolArray:
+    """Return which columns of a bar are slopes."""
+    return np.array([name != INTERCEPT for name in part.names], dtype=bool)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class RowCoding:
     """The coding of rows, determined before they are summed in cells.
 
@@ -267,8 +311,11 @@ class RowCoding:
     centre : origins of the response and of the columns of X
     fixed : coding of the fixed part
     kinds : contents of its columns
-    varying : (p,) which columns of X vary between rows
-    constants : (p,) centred values of the other columns
+    varying : (p + k,) which columns of X, and of slopes, vary between rows
+    constants : (p + k,) centred values of the other columns
+    slopes : the k columns of random slopes; None without
+    of_rows : weights, frequencies and offsets, by name
+    sums : of the columns of X and of slopes, each row counted once; None where sums are plain
     """
 
     formula: Formula
@@ -278,17 +325,58 @@ class RowCoding:
     kinds: ColumnKinds
     varying: BoolArray
     constants: FloatArray
+    slopes: SlopeColumns | None = None
+    of_rows: RowColumns = NO_COLUMNS
+    sums: XSums | None = None
 
     @property
     def facets(self) -> tuple[Facet, ...]:
-        """The grouping columns with their levels."""
-        pairs = zip(self.formula.facets, self.survey.facets, strict=True)
+        """The grouping columns with their levels; those of residual variances alone come last."""
+        pairs = zip(self.formula.level_columns, self.survey.facets, strict=True)
         return tuple(Facet(name, facet.levels) for name, facet in pairs)
+
+    @property
+    def facets_of_terms(self) -> tuple[Facet, ...]:
+        """The grouping columns of the random terms."""
+        return self.facets[: len(self.formula.facets)]
+
+    @property
+    def sums_plainly(self) -> bool:
+        """Whether all rows count alike, and squares need not be known of single cells."""
+        return not self.has_blocks and not self.of_rows.variances
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether there are random slopes or several residual variances."""
+        return self.formula.has_slopes or self.formula.groups is not None
+
+    @property
+    def x_origin(self) -> FloatArray:
+        """Origins of the columns of X and of slopes, (p + k,)."""
+        origin = self.centre.x_origin
+        return origin if self.sums is None else np.append(origin, self.sums.mean[origin.size :])
+
+    def bars(self) -> list[CodedBar | None]:
+        """Return for each bar its columns, with their moments; None for an intercept alone."""
+        if self.slopes is None or self.sums is None:
+            return [None] * len(self.formula.random)
+        _, sums = self.sums.split(len(self.fixed.names))
+        found: list[CodedBar | None] = []
+        for part, at in zip(self.slopes.parts, self.slopes.places, strict=True):
+            if part is None or at is None:
+                found.append(None)
+                continue
+            slopes, of_sums = np.flatnonzero(at >= 0), at[at >= 0]
+            mean, cov = np.ones(at.size), np.zeros((at.size, at.size))
+            mean[slopes] = sums.mean[of_sums]
+            cov[np.ix_(slopes, slopes)] = sums.gram[np.ix_(of_sums, of_sums)] / sums.n
+            found.append(CodedBar(part, mean, cov))
+        return found
 
     @property
     def places(self) -> CellPlaces:
         """Places of the cells."""
-        return CellPlaces.of(self.survey, self.formula.facets)
+        return CellPlaces.of(self.survey, self.formula.level_columns)
 
     @property
     def columns(self) -> tuple[float | None, ...]:
@@ -298,13 +386,18 @@ class RowCoding:
 
     @property
     def n_columns(self) -> int:
-        """Number of columns whose cell means are needed: y, and the columns of X that vary."""
+        """Number of columns whose cell means are needed: y, and other columns that vary."""
         return 1 + int(self.varying.sum())
 
     def products(self, within: FloatArray) -> FloatArray:
-        """Return squares and products of y and all columns of X, zero for constant columns."""
+        """Return squares and products of y and all columns, zero for constant ones.
+
+        Parameters
+        ----------
+        within : (b, b) or (b, b, m) of y and the columns that vary
+        """
         rows = [0, *(1 + np.flatnonzero(self.varying))]
-        every = np.zeros((1 + self.varying.size,) * 2)
+        every = np.zeros((1 + self.varying.size,) * 2 + within.shape[2:])
         every[np.ix_(rows, rows)] = within
         return every
 
@@ -346,9 +439,14 @@ class FirstPass:
 
 
 def _first(formula: Formula, part: CompleteRows) -> FirstPass:
-    facets = {f: part.frame[f] for f in formula.facets}
+    facets = {f: part.frame[f] for f in formula.level_columns}
     kinds = kinds_of(_with_all_categories(part.fixed_columns(formula), part))
-    return FirstPass(survey_rows(part.y, facets), kinds, part.tally)
+    survey = survey_rows(part.y, facets)
+    if part.weights is not None and part.y.size:
+        survey = replace(survey, squares=float(np.square(part.y - survey.mean).sum()))
+    if part.offset is not None:
+        survey = replace(survey, offset=float(part.offset.sum()))
+    return FirstPass(survey, kinds, part.tally)
 
 
 def _with_all_categories(columns: dict[str, Any], part: CompleteRows) -> dict[str, Any]:
@@ -368,9 +466,12 @@ def _with_all_categories(columns: dict[str, Any], part: CompleteRows) -> dict[st
 
 
 def matrix_of(coding: RowCoding, part: CompleteRows) -> FloatArray:
-    """Return X of some rows, not centred."""
+    """Return X of some rows and the columns of slopes, (n, p + k), not centred."""
     columns = coding.kinds.recoded(part.fixed_columns(coding.formula))
-    return coding.fixed.matrix(columns, part.y.size)
+    X = coding.fixed.matrix(columns, part.y.size)
+    if coding.slopes is None:
+        return X
+    return np.hstack([X, *coding.slopes.matrix(columns, part.y.size)])
 
 
 def learn_in_passes(formula: Formula, passes: Passes, reading: Reading) -> RowCoding:
@@ -391,6 +492,8 @@ def learn_in_passes(formula: Formula, passes: Passes, reading: Reading) -> RowCo
     if whole is None:
         raise DataError("the data have no rows")
     whole.tally.check(formula, reading.missing)
+    if not whole.survey.n:
+        raise no_score_left()
     survey = whole.survey.of_used_levels()
     ends, intercept = (survey.low, survey.high, survey.mean), ("Intercept",)
     coding = RowCoding(
@@ -401,35 +504,61 @@ def learn_in_passes(formula: Formula, passes: Passes, reading: Reading) -> RowCo
         kinds=whole.kinds,
         varying=np.zeros(1, dtype=bool),
         constants=np.ones(1),
+        of_rows=reading.row_columns,
     )
-    if formula.intercept_only:
+    if not coding.sums_plainly:
+        one = np.ones(1)
+        coding = replace(coding, sums=XSums(survey.n, one, np.zeros((1, 1)), one, one))
+    if formula.intercept_only and not formula.has_slopes:
         return coding
-    fixed = _coding(formula, whole.kinds, passes, reading.environment)
-    return _with_columns(replace(coding, fixed=fixed), passes)
+
+    def coded(term: RandomTerm | None = None) -> FixedPart:
+        part = formula if term is None else formula.slope_part(term)
+        return _coding(formula, part, whole.kinds, passes, reading.environment)
+
+    coding = replace(coding, fixed=coded())
+    if formula.has_slopes:
+        parts = tuple(None if term.is_intercept else coded(term) for term in formula.random)
+        coding = replace(coding, slopes=SlopeColumns(parts))
+    return _with_columns(coding, passes)
 
 
-def _coding(formula: Formula, kinds: ColumnKinds, passes: Passes, environment: Any) -> FixedPart:
-    """Return the coding of the fixed part, from levels alone or, if necessary, from all rows."""
-    fixed = FixedPart.of_few_rows(formula, kinds.few_rows(), environment, _ROWS)
+def _coding(
+    formula: Formula, part: Formula, kinds: ColumnKinds, passes: Passes, environment: Any
+) -> FixedPart:
+    """Return the coding of a fixed part, from levels alone or, if necessary, from all rows.
+
+    Parameters
+    ----------
+    formula : of the rows
+    part : with the fixed part
+    """
+    fixed = FixedPart.of_few_rows(part, kinds.few_rows(), environment, _ROWS)
     if not fixed.depends_on_rows(kinds.numbers):
         return fixed
-    why = f"the fixed part ({' + '.join(formula.fixed)}) depends on all rows together"
+    of = "the fixed part" if part is formula else "a random slope"
+    why = f"{of} ({' + '.join(part.fixed)}) depends on all rows together"
 
     def columns() -> Iterable[dict[str, Any]]:
-        for part in passes.each(why):
-            if part.y.size:
-                yield kinds.recoded(part.fixed_columns(formula))
+        for rows in passes.each(why):
+            if rows.y.size:
+                yield kinds.recoded(rows.fixed_columns(formula))
 
-    return FixedPart.of_rows(formula, columns, environment, _ROWS)
+    return FixedPart.of_rows(part, columns, environment, _ROWS)
 
 
 def _x_sums(coding: RowCoding, part: CompleteRows) -> XSums:
-    coding.fixed.check_by_row(coding.kinds.recoded(part.fixed_columns(coding.formula)))
+    columns = coding.kinds.recoded(part.fixed_columns(coding.formula))
+    slopes = () if coding.slopes is None else coding.slopes.parts
+    for coded in (coding.fixed, *slopes):
+        if coded is not None:
+            coded.check_by_row(columns)
     return XSums.of(matrix_of(coding, part))
 
 
 def _away(coding: RowCoding, constant: FloatArray, part: CompleteRows) -> _Largest:
-    return _Largest(float(np.abs(matrix_of(coding, part) @ constant - 1.0).max(initial=0.0)))
+    X = matrix_of(coding, part)[:, : constant.size]
+    return _Largest(float(np.abs(X @ constant - 1.0).max(initial=0.0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,10 +570,11 @@ class _Largest:
 
 
 def _with_columns(coding: RowCoding, passes: Passes) -> RowCoding:
-    """Return the coding with the origins of the columns of X."""
+    """Return the coding with the origins of the columns of X and of slopes."""
     names, survey = coding.fixed.names, coding.survey
-    sums = passes.total(_x_sums, coding)
-    assert sums is not None
+    every = passes.total(_x_sums, coding)
+    assert every is not None
+    sums, _ = every.split(len(names))
     constant = sums.constant(names)
     if constant.any() and "Intercept" not in names:
         # Sums of squares have too few digits to recognise a constant.
@@ -452,10 +582,10 @@ def _with_columns(coding: RowCoding, passes: Passes) -> RowCoding:
         if away is None or not Centre.is_one(away.value):
             constant = np.zeros(constant.size)
     y, X = (survey.low, survey.high, survey.mean), (sums.low, sums.high, sums.mean)
-    centre = Centre.of(coding.formula, names, constant, y, X)
-    return replace(
+    coding = replace(
         coding,
-        centre=centre,
-        varying=sums.low < sums.high,
-        constants=sums.low - centre.x_origin,
+        centre=Centre.of(coding.formula, names, constant, y, X),
+        varying=every.low < every.high,
+        sums=None if coding.sums_plainly else every,
     )
+    return replace(coding, constants=every.low - coding.x_origin)

@@ -14,24 +14,31 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.codec import read_array, read_member
-from vcomp.data import path_of, replacing
+from vcomp.data import RowColumns, path_of, replacing
 from vcomp.design import Centre
 from vcomp.exceptions import DataError
 from vcomp.formula import FixedPart, parse
 from vcomp.numerics import check_memory
 from vcomp.statistics.batches.cell_sums import CellSums
 from vcomp.statistics.batches.cell_table import CellTable
-from vcomp.statistics.batches.row_coding import RowCoding
-from vcomp.statistics.batches.survey import ColumnKinds, FacetSurvey, Survey
+from vcomp.statistics.batches.row_coding import RowCoding, SlopeColumns
+from vcomp.statistics.batches.survey import ColumnKinds, FacetSurvey, Survey, XSums
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _VERSION = 1
+_OF_SURVEY = ("squares", "offset")
+"""Numbers of the survey that only sums with weights or offsets have."""
+
+_VERSION_OF_BLOCKS = 2
+"""The format of sums with weights, offsets, slopes or residual groups. Older versions of vcomp
+would overlook them."""
 _HEADER = "vcomp.json"
 _MEMBER = re.compile(
     r"((facet|factor)\d{1,4}\.(counts|values|stream|text|ends)|told\.\d{1,4}\.\d{1,4}|places|counts"
-    r"|means|within|powers|x_origin|constant|varying|constants)\.npy\Z"
+    r"|means|within|powers|x_origin|constant|varying|constants|weights|products"
+    r"|columns\.(mean|gram|low|high))\.npy\Z"
 )
 """Names of the arrays; other members of an archive are not read."""
 
@@ -80,7 +87,7 @@ def read_sums(path: str | Path) -> CellSums:
             )
             header = json.loads(read_member(archive, _HEADER))
             version = header["version"]
-            if version == _VERSION:
+            if version in (_VERSION, _VERSION_OF_BLOCKS):
                 names = dict.fromkeys(name for name in archive.namelist() if _MEMBER.match(name))
                 _check_sizes(archive, names, file.stat().st_size)
                 arrays = {n[:-4]: read_array(read_member(archive, n)) for n in names}
@@ -96,7 +103,7 @@ def read_sums(path: str | Path) -> CellSums:
         ) from None
     raise DataError(
         f"{str(path)!r} was stored in version {version!r} of the format; this is version "
-        f"{_VERSION}: update vcomp, or read the rows anew"
+        f"{_VERSION_OF_BLOCKS}: update vcomp, or read the rows anew"
     )
 
 
@@ -120,12 +127,16 @@ def _checked(sums: CellSums) -> CellSums:
         If they do not.
     """
     coding, survey, table = sums.coding, sums.coding.survey, sums.table
-    p, n_facets = coding.varying.size, len(survey.facets)
+    p, n_facets = len(coding.fixed.names), len(survey.facets)
+    k = 0 if coding.slopes is None else coding.slopes.n_columns
+    _check((coding.sums is None) == coding.sums_plainly)
+    if coding.sums is not None:
+        _check_sums(coding.sums, p + k)
     columns = [kind for kind in coding.kinds.levels.values() if kind is not None]
     arrays = [
-        (coding.varying, "b", (p,)),
-        *((x, "f", (p,)) for x in (coding.constants, coding.centre.x_origin)),
-        (coding.centre.constant, "f", (p,)),
+        (coding.varying, "b", (p + k,)),
+        (coding.constants, "f", (p + k,)),
+        *((x, "f", (p,)) for x in (coding.centre.x_origin, coding.centre.constant)),
         *((facet.counts, "iu", (len(facet.levels),)) for facet in (*survey.facets, *columns)),
         *(
             (level, "i", (len(survey.facets[inner].levels),))
@@ -133,11 +144,15 @@ def _checked(sums: CellSums) -> CellSums:
         ),
     ]
     _check(all(a.dtype.kind in kinds and a.shape == shape for a, kinds, shape in arrays))
-    _check(p == len(coding.fixed.names) and len(set(coding.fixed.names)) == p)
+    _check(len(set(coding.fixed.names)) == p)
     _check(all(isinstance(x, str) for x in (*coding.fixed.names, *coding.kinds.levels)))
     _check(coding.kinds.booleans <= coding.kinds.levels.keys())
     _check(isinstance(survey.n, int) and survey.n > 0)
     ends = (survey.low, survey.mean, survey.high, coding.centre.origin)
+    ends += tuple(x for x in (survey.squares, survey.offset) if x is not None)
+    _check((survey.squares is None) == (table.weights is None))
+    _check((table.weights is None) == (not coding.of_rows.variances))
+    _check((table.products is None) != coding.has_blocks)
     _check(all(isinstance(x, float | int) and math.isfinite(x) for x in ends))
     values = survey.values or (survey.low, survey.high)
     _check(values[0] == survey.low and values[-1] == survey.high)
@@ -184,6 +199,24 @@ def _check_table(table: CellTable, n_places: int, n_columns: int, n_rows: int) -
     _check(bool((np.abs(table.within) <= largest * (1.0 + _ROUNDING)).all()))
     if table.powers is not None:
         _check_powers(table.powers, table.counts, float(squares[0]))
+    if table.weights is not None:
+        _check(table.weights.dtype.kind == "f" and table.weights.shape == (2, size))
+        _check(bool(np.isfinite(table.weights).all() and (table.weights[0] > 0.0).all()))
+    if table.products is not None:
+        _check(
+            table.products.dtype.kind == "f" and table.products.shape == (n_columns,) * 2 + (size,)
+        )
+        whole = table.products.sum(axis=2)
+        _check(bool((np.abs(whole - table.within) <= _ROUNDING * largest).all()))
+
+
+def _check_sums(sums: XSums, k: int) -> None:
+    ends = [(array, (k,)) for array in (sums.low, sums.mean, sums.high)]
+    for array, shape in (*ends, (sums.gram, (k, k))):
+        _check(array.dtype.kind == "f" and array.shape == shape and bool(np.isfinite(array).all()))
+    slack = _ROUNDING * np.maximum(np.abs(sums.low), np.abs(sums.high))
+    _check(bool((sums.low - slack <= sums.mean).all() and (sums.mean <= sums.high + slack).all()))
+    _check(bool((np.diagonal(sums.gram) >= 0.0).all() and np.array_equal(sums.gram, sums.gram.T)))
 
 
 def _check_powers(powers: FloatArray, counts: FloatArray, within: float) -> None:
@@ -207,7 +240,7 @@ def _packed(sums: CellSums) -> tuple[dict[str, Any], dict[str, Any]]:
     arrays: dict[str, Any] = {}
     kinds = {}
     for name, facet in named.items():
-        column = coding.formula.facets[int(name[5:])] if name.startswith("facet") else name
+        column = coding.formula.level_columns[int(name[5:])] if name.startswith("facet") else name
         kinds[name], packed = _packed_levels(facet.levels, column)
         arrays |= {f"{name}.{part}": array for part, array in packed.items()}
         arrays[f"{name}.counts"] = facet.counts
@@ -217,8 +250,8 @@ def _packed(sums: CellSums) -> tuple[dict[str, Any], dict[str, Any]]:
     if places.size < table.counts.size or table.places is not None:
         arrays["places"] = places
     arrays |= {"counts": filled.counts, "means": filled.means, "within": filled.within}
-    if filled.powers is not None:
-        arrays["powers"] = filled.powers
+    further = {"powers": filled.powers, "weights": filled.weights, "products": filled.products}
+    arrays |= {name: array for name, array in further.items() if array is not None}
     centre = coding.centre
     arrays |= {
         "x_origin": centre.x_origin,
@@ -226,10 +259,12 @@ def _packed(sums: CellSums) -> tuple[dict[str, Any], dict[str, Any]]:
         "varying": coding.varying,
         "constants": coding.constants,
     }
+    beyond, of_columns = _beyond(coding)
+    arrays |= of_columns
     total = survey.total
     rounded = float(total)
     header = {
-        "version": _VERSION,
+        "version": _VERSION_OF_BLOCKS if beyond else _VERSION,
         "formula": coding.formula.text,
         "n": survey.n,
         "total": [rounded, float(total - np.longdouble(rounded))],
@@ -243,8 +278,51 @@ def _packed(sums: CellSums) -> tuple[dict[str, Any], dict[str, Any]]:
         "booleans": sorted(coding.kinds.booleans),
         "levels": kinds,
         "powers": filled.powers is not None,
+        **beyond,
     }
     return header, arrays
+
+
+def _beyond(coding: RowCoding) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return header and arrays of weights, offsets, slopes and residual groups."""
+    header: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
+    if coding.of_rows:
+        header["options"] = coding.of_rows.by_option
+    header |= {name: x for name in _OF_SURVEY if (x := getattr(coding.survey, name)) is not None}
+    if coding.formula.groups is not None:
+        header["residual"] = coding.formula.groups.written
+    if coding.slopes is not None:
+        header["slopes"] = [
+            None if part is None else {"names": part.names, "is_stateful": part.is_stateful}
+            for part in coding.slopes.parts
+        ]
+    sums = coding.sums
+    if sums is not None:
+        of_sums = {"mean": sums.mean, "gram": sums.gram, "low": sums.low, "high": sums.high}
+        arrays = {f"columns.{name}": array for name, array in of_sums.items()}
+    return header, arrays
+
+
+def _sums(header: dict[str, Any], arrays: Mapping[str, Any]) -> XSums | None:
+    """Return the sums of the columns of X and of slopes; None where they were not needed."""
+    if "columns.mean" not in arrays:
+        return None
+    ends = (arrays["columns.low"], arrays["columns.high"])
+    return XSums(header["n"], arrays["columns.mean"], arrays["columns.gram"], *ends)
+
+
+def _slopes(header: dict[str, Any]) -> SlopeColumns | None:
+    """Return the columns of slopes; None without."""
+    if "slopes" not in header:
+        return None
+    parts = tuple(
+        None
+        if stored is None
+        else FixedPart(tuple(stored["names"]), is_known=False, is_stateful=stored["is_stateful"])
+        for stored in header["slopes"]
+    )
+    return SlopeColumns(parts)
 
 
 def _packed_levels(levels: pd.Index, name: str) -> tuple[str, dict[str, Any]]:
@@ -289,9 +367,11 @@ def _arrow_bytes(levels: pd.Index) -> Any:
 
 
 def _unpacked(header: dict[str, Any], arrays: Mapping[str, Any]) -> CellSums:
-    formula = parse(header["formula"])
+    formula = parse(header["formula"], residual=header.get("residual"))
     survey = Survey(
-        facets=tuple(_facet(f"facet{k}", header, arrays) for k in range(len(formula.facets))),
+        facets=tuple(
+            _facet(f"facet{k}", header, arrays) for k in range(len(formula.level_columns))
+        ),
         determined={
             (int(name.split(".")[1]), int(name.split(".")[2])): array
             for name, array in arrays.items()
@@ -302,6 +382,7 @@ def _unpacked(header: dict[str, Any], arrays: Mapping[str, Any]) -> CellSums:
         low=header["low"],
         high=header["high"],
         values=_values(header.get("values")),
+        **{name: header.get(name) for name in _OF_SURVEY},
     )
     names = tuple(header["columns"])
     coding = RowCoding(
@@ -320,10 +401,14 @@ def _unpacked(header: dict[str, Any], arrays: Mapping[str, Any]) -> CellSums:
         ),
         varying=arrays["varying"],
         constants=arrays["constants"],
+        slopes=_slopes(header),
+        sums=_sums(header, arrays),
+        of_rows=RowColumns(**header.get("options", {})),
     )
     means: FloatArray = arrays["means"]
     powers = arrays["powers"] if header.get("powers") else None  # None in older files
-    table = CellTable(arrays.get("places"), arrays["counts"], means, arrays["within"], powers)
+    beside = powers, arrays.get("weights"), arrays.get("products")
+    table = CellTable(arrays.get("places"), arrays["counts"], means, arrays["within"], *beside)
     return CellSums(coding, table)
 
 

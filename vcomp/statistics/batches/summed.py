@@ -20,12 +20,16 @@ from vcomp.design import (
     are_nested,
     find_facets,
     find_terms,
+    learn_blocks,
+    learn_residual,
     make_design,
+    number_combinations,
 )
 from vcomp.display import memory
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.formula import OmittedColumns
 from vcomp.numerics import slices
+from vcomp.statistics.batches.rows_of_cells import rows_of_cells, rows_of_moments, with_effects
 from vcomp.statistics.groupings import Groupings, find_groupings, split_columns
 from vcomp.statistics.statistics import Statistics
 from vcomp.statistics.strata import Cells, StratumStatistics
@@ -33,10 +37,11 @@ from vcomp.statistics.stratification import MOST_AXES, layout_of, strata_of
 
 if TYPE_CHECKING:
     from vcomp.statistics.batches.cell_sums import CellSums
-    from vcomp.statistics.batches.cell_table import CellTable, CollapsePlan, PartSums
+    from vcomp.statistics.batches.cell_table import CellTable
+    from vcomp.statistics.batches.collapsed_cells import CollapsePlan, PartSums
     from vcomp.statistics.batches.passes import Batches
     from vcomp.statistics.batches.row_coding import RowCoding
-    from vcomp.statistics.batches.survey import Addable
+    from vcomp.statistics.batches.survey import Addable, XSums
 
 _BLOCK = 2**17
 """Number of cells in a block of a sum."""
@@ -89,6 +94,9 @@ class SummedData:
     parts : reads the rows once more as parts, on the workers of Dask too; None as for `again`
     moments_as_rows : makes weighted rows with the moments of the scores in each cell, or None if
         these are not known
+    weights : of the rows; None if they count alike
+    mean_offset : of the rows; None without offsets, or where it is not known
+    moments : of the columns of X, each row counted once, where the sums have weights
     seconds : time of each stage
     """
 
@@ -103,6 +111,9 @@ class SummedData:
     response_values: tuple[float, ...] | None = None
     parts: Callable[[Reading], Parts] | None = None
     moments_as_rows: Callable[[], Chunk | None] | None = None
+    weights: WeightsOfRows | None = None
+    mean_offset: float | None = None
+    moments: XSums | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def without_columns(self, left_out: OmittedColumns, constant: FloatArray) -> SummedData:
@@ -126,20 +137,28 @@ class SummedData:
             statistics=fewer,
             cells_as_rows=lambda: fewer.cells,
             moments_as_rows=moments_as_rows,
+            moments=None if self.moments is None else self.moments.of_columns(kept),
         )
 
-    @property
-    def weights(self) -> WeightsOfRows | None:
-        """The weights of the rows; None if they count alike."""
-        return None if self.rows is None else self.rows.used
+    def column_products(self, b: FloatArray) -> FloatArray:
+        """Return X'Xb, each row counted once, for the centred columns of X.
+
+        Parameters
+        ----------
+        b : (p,) coefficients
+        """
+        if self.moments is not None:
+            away = self.moments.mean - self.design.x_origin
+            return self.moments.gram @ b + self.moments.n * away * float(away @ b)
+        wide = self.unweighted.wide
+        return self.unweighted.XX @ b if wide is None else wide.products_with(b)
 
     @property
     def offset(self) -> OffsetOfRows | None:
         """The offsets of the rows; None without."""
         if not self.design.formula.offsets and self.reading.row_columns.offset is None:
             return None
-        offset = None if self.rows is None else self.rows.offset
-        return OffsetOfRows(None if offset is None else float(offset.mean()))
+        return OffsetOfRows(self.mean_offset)
 
     @property
     def unweighted(self) -> Statistics:
@@ -239,15 +258,20 @@ class _RowCoder:
     fixed_columns: Mapping[str, Any]
 
     def __call__(self, part: CompleteRows) -> Chunk:
-        design = self.design
+        design, n = self.design, part.y.size
         fixed = part.fixed_columns(design.formula, self.fixed_columns)
+        blocks, residual = design.blocks, design.residual
         return Chunk(
             response=part.y,
             origin=design.origin,
-            columns=design.centred_matrix(fixed, part.y.size),
+            columns=design.centred_matrix(fixed, n),
             compact_codes=tuple(f.codes(part.frame[f.name]) for f in design.facets),
             facet_sizes=design.n_levels,
             terms=design.terms,
+            blocks=blocks,
+            effects=None if blocks is None else blocks.values(fixed, n),
+            residual_codes=None if residual is None else residual.codes(part.frame),
+            weights=part.weights,
         )
 
 
@@ -283,18 +307,32 @@ def finish(sums: CellSums, reading: Reading) -> SummedData:
     """
     sums = sums.for_grid()
     coding, table = sums.coding, sums.table
-    levels = {facet.name: facet.levels for facet in coding.facets}
+    levels = {facet.name: facet.levels for facet in coding.facets_of_terms}
     find_facets(levels, coding.kinds.of_no_rows())
     if sums.collapsed is not None:
         assert sums.again is not None
         summed = _of_collapsed(coding, sums.collapsed, sums.again, reading)
+    elif not table.may_fill_grid:
+        summed = _of_weighted_cells(coding, table, reading)
     else:
         grid = _grid(coding, table)
         if grid is not None and len(grid.axes) <= MOST_AXES:
             summed = _of_grid(coding, table, grid, reading)
         else:
             summed = _of_cells(coding, table, reading)
-    return replace(summed, response_values=coding.survey.values)
+    weights, of_rows = None, coding.of_rows
+    if table.weights is not None:
+        mean, mean_log = (float(total.sum()) / coding.survey.n for total in table.weights)
+        weights = of_rows.used(mean, mean_log)
+    moments = None if coding.sums is None else coding.sums.split(len(coding.fixed.names))[0]
+    survey = coding.survey
+    return replace(
+        summed,
+        response_values=survey.values,
+        weights=weights,
+        moments=moments,
+        mean_offset=None if survey.offset is None else survey.offset / survey.n,
+    )
 
 
 def _grid(coding: RowCoding, table: CellTable) -> Grid | None:
@@ -373,7 +411,9 @@ def _design(
     counts: FloatArray | None = None,
 ) -> Design:
     fixed, centre, n = coding.fixed, coding.centre, coding.survey.n
-    return make_design(coding.formula, coding.facets, terms, fixed, centre, n, grid, codes, counts)
+    return make_design(
+        coding.formula, coding.facets_of_terms, terms, fixed, centre, n, grid, codes, counts
+    )
 
 
 def _of_grid(coding: RowCoding, table: CellTable, grid: Grid, reading: Reading) -> SummedData:
@@ -387,10 +427,10 @@ def _of_grid(coding: RowCoding, table: CellTable, grid: Grid, reading: Reading) 
     strata = strata_of(split_columns(cells, groupings), layout, groupings, intercept=intercept)
     if groupings.remainder.n_groupings in groupings.of_term:
         strata = replace(strata, cells=partial(_cells, coding, table, grid, groupings))
-    rows = partial(_cells_as_rows, coding, table, terms)
+    rows = partial(rows_of_cells, coding, table, terms)
     statistics = Statistics.from_cells(rows, strata, grid, None)
     columns, sums = coding.kinds.of_no_rows(), _response_sums(coding, table, strata)
-    moments = partial(_moments_as_rows, table, rows)
+    moments = partial(rows_of_moments, table, rows)
     return SummedData(
         design, statistics, columns, rows, sums, reading, moments_as_rows=moments
     )  # fmt: skip
@@ -427,7 +467,7 @@ def _is_arange(order: Any, size: int) -> bool:
 def _of_cells(coding: RowCoding, table: CellTable, reading: Reading) -> SummedData:
     """Return the statistics of data that do not fill a grid, with their cells as rows."""
     formula, survey, n_levels = coding.formula, coding.survey, coding.places.n_levels
-    cells = _cells_as_rows(coding, table, ())
+    cells = rows_of_cells(coding, table, ())
     codes = cells.compact_codes
     terms = find_terms(formula, codes, n_levels, None, survey.n)
     design = _design(coding, terms, None, codes, cells.counts)
@@ -438,59 +478,63 @@ def _of_cells(coding: RowCoding, table: CellTable, reading: Reading) -> SummedDa
 
     statistics = Statistics.from_cells(rows, None, None, design.partial_grid)
     columns, sums = coding.kinds.of_no_rows(), _response_sums(coding, table)
-    moments = partial(_moments_as_rows, table, rows)
+    moments = partial(rows_of_moments, table, rows)
     return SummedData(
         design, statistics, columns, rows, sums, reading, moments_as_rows=moments
     )  # fmt: skip
 
 
-def _cells_as_rows(coding: RowCoding, table: CellTable, terms: tuple[TermDesign, ...]) -> Chunk:
-    """Return the filled cells, each as one weighted row."""
-    places, filled = table.filled()
-    is_single = bool((filled.counts == 1).all())
-    return Chunk(
-        response=filled.means[0],
-        origin=0.0,
-        columns=_X(coding, filled),
-        compact_codes=coding.places.codes(places),
-        facet_sizes=coding.places.n_levels,
-        terms=terms,
-        counts=None if is_single else filled.counts.astype(float),
-        within=None if is_single else coding.products(filled.within),
-    )
+def _cells_of_terms(
+    codes: Sequence[IntArray], n_levels: tuple[int, ...], counts: Any
+) -> tuple[tuple[IntArray, ...], FloatArray]:
+    """Return codes and counts of the cells of the terms' facets, which residual groups may split.
 
-
-def _moments_as_rows(table: CellTable, cells_as_rows: Callable[[], Chunk]) -> Chunk | None:
-    """Return weighted rows with the moments of the scores in each cell.
-
-    None if these are not known, or columns of the fixed part vary within cells.
+    Parameters
+    ----------
+    codes, n_levels : of these facets
+    counts : (m,) rows of the cells
     """
-    _, filled = table.filled()
-    found = filled.as_scores()
-    between = np.square(filled.means[1:]) @ filled.counts
-    # Rounding of origins in added sums, relative to standard deviations
-    constant = np.diagonal(filled.within)[1:] <= 1e-8**2 * between
-    if found is None or not constant.all():
-        return None
-    at, scores, weights = found
-    cells = cells_as_rows()
-    return replace(
-        cells,
-        response=scores,
-        columns=np.broadcast_to(1.0, (at.size, 1)) if cells.is_mean else cells.X[at],
-        compact_codes=tuple(codes[at] for codes in cells.compact_codes),
-        counts=weights,
-        within=None,
+    number, size = np.zeros(len(counts), np.int32), 1
+    for levels, n in zip(codes, n_levels, strict=True):
+        keys, number = number_combinations(number, size, levels, n)
+        size = keys.size
+    _, first = np.unique(number, return_index=True)
+    return tuple(levels[first] for levels in codes), np.bincount(number, counts)
+
+
+def _of_weighted_cells(coding: RowCoding, table: CellTable, reading: Reading) -> SummedData:
+    """Return the statistics of cells of rows with weights, slopes or residual groups."""
+    n_facets = len(coding.formula.facets)
+    cells = rows_of_cells(coding, table, ())
+    codes, counts = cells.compact_codes, table.filled()[1].counts
+    formula, residual, blocks = coding.formula, None, None
+    if formula.groups is not None:
+        names = list(formula.level_columns)
+        at = [names.index(name) for name in formula.groups.facets]
+        facets, levels = tuple(coding.facets[k] for k in at), [codes[k] for k in at]
+        residual = learn_residual(formula.groups, facets, levels, counts)
+        formula = replace(formula, groups=residual.groups)
+        in_groups = residual.term.groups(levels, tuple(facet.size for facet in facets))
+        cells = replace(cells, residual_codes=in_groups)
+    if table.products is not None:
+        formula, blocks = learn_blocks(formula, coding.bars())
+        coding = replace(coding, formula=formula)
+        cells = with_effects(replace(cells, blocks=blocks), coding, table)
+    codes, n_levels = codes[:n_facets], cells.facet_sizes[:n_facets]
+    n_groups = coding.survey.n if table.weights is None else None
+    terms = find_terms(formula, codes, n_levels, None, n_groups)
+    design = _design(coding, terms, None, *_cells_of_terms(codes, n_levels, counts))
+    chunk = replace(cells, terms=terms, compact_codes=codes, facet_sizes=n_levels)
+    survey = coding.survey
+    plain = _response_sums(coding, table) if survey.squares is None else None
+    return SummedData(
+        replace(design, blocks=blocks, residual=residual),
+        Statistics.from_rows(chunk, None),
+        coding.kinds.of_no_rows(),
+        lambda: chunk,
+        plain or (survey.mean, float(survey.squares or 0.0)),
+        reading,
     )
-
-
-def _X(coding: RowCoding, table: CellTable) -> FloatArray:
-    """Return the means of the columns of X in the cells."""
-    if coding.formula.intercept_only:
-        return np.broadcast_to(1.0, (table.counts.size, 1))
-    X = np.tile(coding.constants, (table.counts.size, 1))
-    X[:, coding.varying] = table.means[1:].T
-    return X
 
 
 def _response_sums(

@@ -122,6 +122,8 @@ class Survey:
     total : sum of the response in extended precision
     low, high : its smallest and largest value
     values : the values that it has, in order; None if they are more than a few, or not known
+    squares : sum of its squares about its mean, for rows with weights, whose cells do not have it
+    offset : sum of the offsets; None without, and in files of older versions
     """
 
     facets: tuple[FacetSurvey, ...]
@@ -131,6 +133,8 @@ class Survey:
     low: float
     high: float
     values: tuple[float, ...] | None = None
+    squares: float | None = None
+    offset: float | None = None
 
     def __add__(self, other: Survey) -> Survey:
         if not other.n:
@@ -151,7 +155,17 @@ class Survey:
             low=min(self.low, other.low),
             high=max(self.high, other.high),
             values=_united_values(self.values, other.values),
+            squares=self._squares_with(other),
+            offset=None
+            if self.offset is None or other.offset is None
+            else self.offset + other.offset,
         )
+
+    def _squares_with(self, other: Survey) -> float | None:
+        if self.squares is None or other.squares is None:
+            return None
+        between = (other.mean - self.mean) ** 2 * (self.n * (other.n / (self.n + other.n)))
+        return self.squares + other.squares + between
 
     @property
     def mean(self) -> float:
@@ -419,6 +433,16 @@ class XSums:
         mean = np.where(low == high, low, self.mean + apart * (other.n / n))
         between = np.outer(apart, apart) * (self.n * (other.n / n))
         return XSums(n, mean, self.gram + other.gram + between, low, high)
+
+    def split(self, p: int) -> tuple[XSums, XSums]:
+        """Return the sums of the first p columns, and of the others."""
+        at = np.arange(self.mean.size)
+        return self.of_columns(at[:p]), self.of_columns(at[p:])
+
+    def of_columns(self, kept: LongArray) -> XSums:
+        """Return the sums of some of the columns."""
+        ends = self.low[kept], self.high[kept]
+        return XSums(self.n, self.mean[kept], self.gram[np.ix_(kept, kept)], *ends)
 
     def constant(self, names: tuple[str, ...]) -> FloatArray:
         """Return a with X a = 1, within the digits of these sums; zeros without such an a."""
