@@ -1,7 +1,5 @@
 """Quantities of every plan, Φ(λ), effects, and the mean of published components."""
 
-import re
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -68,18 +66,17 @@ def test_the_standard_error_of_a_difference():
     [("rel_err_var", 2e-3), ("abs_err_var", 2e-3), ("rel_sem", 0.05), ("abs_sem", 0.05),
      ("se_difference", 0.05)],
 )  # fmt: skip
-def test_the_size_for_an_error_is_that_of_the_message(what, goal):
-    """``required`` is of coefficients; the call that it names gives the size for an error."""
+def test_the_size_for_an_error_is_that_of_optimize(what, goal):
     study = RES.dstudy(topic=3)
-    with pytest.raises(PlanError, match="required") as caught:
-        study.required(goal, what)
-    call = re.search(r"optimize\(.*\)$", str(caught.value))
-    assert call is not None
-    n = int(eval(f"study.{call[0]}", {"study": study}).best.sizes["topic"])
+    n = int(study.required(goal, what).n)
     at, before = RES.dstudy(topic=[n, n - 1]).quantity(what)["estimate"]
     assert at <= goal < before
-    with pytest.raises(PlanError, match="must be a number above 0"):
-        study.required(-goal, what)
+    variance, value = {
+        "rel_sem": ("rel_err_var", goal**2), "abs_sem": ("abs_err_var", goal**2),
+        "se_difference": ("rel_err_var", goal**2 / 2),
+    }.get(what, (what, goal))  # fmt: skip
+    best = study.optimize({"topic": 1}, goal=value, coefficient=variance).best
+    assert best.sizes["topic"] == n
 
 
 def test_unknown_quantities():

@@ -54,6 +54,7 @@ class Requirement(display.PrintsAsSentence):
     held : the sizes at which the other facets are held
     interval_method : how the interval was made
     why : a sentence where n is infinite
+    words : the goal, where it is not a value of a coefficient
     within : the facets in each level of which n levels are needed, where the facet is nested
     further : the same of the other plans of the D-study, where other facets have other sizes
 
@@ -74,6 +75,7 @@ class Requirement(display.PrintsAsSentence):
     interval_method: str = ""
     why: str = ""
     within: str = ""
+    words: str = ""
     further: tuple[Requirement, ...] = field(default=(), compare=False, repr=False)
 
     @property
@@ -93,17 +95,15 @@ class Requirement(display.PrintsAsSentence):
 
     def _sentence(self) -> str:
         symbol = SYMBOLS.get(self.coefficient, self.coefficient)
+        goal = self.words or f"{symbol} = {display.number(self.goal)}"
         if self.why:
             at = ", ".join(f"{f} = {display.count(n)}" for f, n in self.held.items())
             of_plan = f" with {at}" if at else ""
-            return f"{symbol} = {display.number(self.goal)} is out of reach{of_plan}: {self.why}"
+            return f"{goal} is out of reach{of_plan}: {self.why}"
         levels = display.counted(self.n, self.facet)
         if self.within:
             levels += f" in each {self.within}"
-        text = (
-            f"For {symbol} = {display.number(self.goal)}, {levels} "
-            f"{'is' if self.n == 1 else 'are'} needed"
-        )
+        text = f"For {goal}, {levels} {'is' if self.n == 1 else 'are'} needed"
         if not (math.isnan(self.low) or math.isnan(self.high)):
             ends = f"{display.count(self.low)} to {display.count(self.high)}"
             text += f" ({display.level(self.alpha)}: {ends})"
@@ -217,16 +217,6 @@ def outer_facets(facet: str, design: BrennanDesign) -> str:
     return " and ".join(f for f in design.outer_first if f in above)
 
 
-_ERRORS: Mapping[str, tuple[str, float | None]] = {
-    "rel_err_var": ("rel_err_var", None),
-    "abs_err_var": ("abs_err_var", None),
-    "rel_sem": ("rel_err_var", 1.0),
-    "abs_sem": ("abs_err_var", 1.0),
-    "se_difference": ("rel_err_var", 2.0),
-}
-"""Errors that a plan is to reduce: the variance, and the variances in the square of a root."""
-
-
 def check_requirement(plan: DStudyPlan, goal: float, coefficient: str, facet: str | None) -> str:
     """Return the facet whose size is required.
 
@@ -235,22 +225,8 @@ def check_requirement(plan: DStudyPlan, goal: float, coefficient: str, facet: st
     PlanError
         The goal, coefficient or facet is not a possible one.
     """
-    error = _ERRORS.get(coefficient) if isinstance(coefficient, str) else None
-    if error is not None:
-        chosen = _facet(facet, plan)
-        if not is_real(goal) or not goal > 0.0:
-            raise PlanError(f"the goal of {coefficient} must be a number above 0, not {goal!r}")
-        variance, value = error[0], goal if error[1] is None else goal**2 / error[1]
-        sizes = dict(zip(plan.facets, plan.sizes[0].tolist(), strict=True))
-        held = {f: (n, n) for f, n in sizes.items() if f != chosen}
-        bounds = f", bounds={held!r}" if held else ""
-        raise PlanError(
-            f"required() is of 'Erho2' and 'Phi'; the size at which {coefficient} is {goal!r} is "
-            f"that of optimize({{{chosen!r}: 1}}, goal={value!r}, coefficient={variance!r}"
-            f"{bounds})"
-        )
     _check(goal, coefficient)
-    return _facet(facet, plan)
+    return free_facet(facet, plan)
 
 
 def requirement_ratio(
@@ -351,14 +327,27 @@ def _why(universe: float, held_error: float, facet: str, object_: str) -> str:
 def _check(goal: float, coefficient: str) -> None:
     if coefficient not in list(SYMBOLS):
         raise PlanError(
-            f"coefficient is 'Erho2' or 'Phi', not {coefficient!r}; for the accuracy of rankings "
-            "write res.accuracy('tau').required('tau', 0.9)"
+            f"coefficient is 'Erho2' or 'Phi', not {coefficient!r}; sizes that an error needs are "
+            "those of res.dstudy(…).required(goal, 'rel_err_var'), and for the accuracy of "
+            "rankings write res.accuracy('tau').required('tau', 0.9)"
         )
     if not is_real(goal) or not 0 < goal < 1:
         raise PlanError(f"the goal of a coefficient must be between 0 and 1, not {goal!r}")
 
 
-def _facet(facet: str | None, plan: DStudyPlan) -> str:
+def free_facet(facet: str | None, plan: DStudyPlan) -> str:
+    """Return the facet whose size is required, which may be left out if only one has a size.
+
+    Parameters
+    ----------
+    facet : that was named, or None
+    plan : of the D-study
+
+    Raises
+    ------
+    PlanError
+        If it is not known, fixed, or not the only one.
+    """
     free = [f for f in plan.facets if f not in plan.universe.fixed]
     named = [f for f in free if f != REPLICATE] or free
     if facet is None and len(named) == 1:

@@ -14,6 +14,17 @@ from vcomp import display
 from vcomp.data import InJson
 from vcomp.gtheory import study_record
 from vcomp.gtheory.plan import DStudyPlan, make_plans
+from vcomp.gtheory.power import (
+    ERRORS,
+    DifferenceTest,
+    ErrorName,
+    check_no_goal,
+    check_no_test,
+    detectable_table,
+    power_table,
+    required_error,
+    required_power,
+)
 from vcomp.gtheory.projection import CoefficientName, ObjectiveName, PlannedName
 from vcomp.gtheory.requirement import Requirement, check_requirement
 from vcomp.gtheory.study_record import StudyRecord, of_level, requirement_of, study_table
@@ -251,11 +262,18 @@ class DStudy(InJson, display.Printed, StudyRecord):
 
     def required(
         self,
-        goal: float = 0.95,
-        coefficient: CoefficientName = "Erho2",
+        goal: float | None = None,
+        coefficient: CoefficientName | ErrorName = "Erho2",
         facet: str | None = None,
+        *,
+        difference: float | None = None,
+        power: float | None = None,
+        n_objects: int | None = None,
+        alpha: float | None = None,
     ) -> Requirement:
         """Return how many levels of `facet` reach `goal`, with an interval.
+
+        With `difference` it is the size with which a test finds a difference of two objects.
 
         The other facets are held at the sizes of a plan; a facet nested in `facet` keeps its size
         within each level. The result is that of the first plan, with those of plans with other
@@ -263,14 +281,18 @@ class DStudy(InJson, display.Printed, StudyRecord):
 
         Parameters
         ----------
-        goal : of the coefficient, between 0 and 1
-        coefficient : ``"Erho2"`` or ``"Phi"``
+        goal : of the coefficient, between 0 and 1, 0.95 if not given; of an error, not to exceed
+        coefficient : ``"Erho2"`` or ``"Phi"``; or an error: ``"rel_err_var"``, ``"abs_err_var"``,
+            ``"rel_sem"``, ``"abs_sem"``, ``"se_difference"``
         facet : may be left out where only one has a size
+        difference : instead of a goal, a true difference between two objects, above 0
+        power : with which it is to be found, 0.8 if not given; see :meth:`power`
+        n_objects, alpha : of that test, as for :meth:`power`
 
         Raises
         ------
         PlanError
-            The goal, coefficient or facet is not a possible one.
+            The goal, coefficient, facet or difference is not a possible one.
 
         References
         ----------
@@ -282,12 +304,93 @@ class DStudy(InJson, display.Printed, StudyRecord):
         >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=10)
         >>> print(study.required(0.9))
         For Eρ² = 0.9, 18 levels of i are needed.
+        >>> print(study.required(difference=0.5))
+        For power 0.8 at a difference of 0.5, 65 levels of i are needed.
         """
+        options = {"power": power, "n_objects": n_objects, "alpha": alpha}
+        if difference is not None:
+            check_no_goal(goal)
+            return required_power(self, facet, difference, **options)
+        check_no_test(options)
+        if coefficient in list(ERRORS):
+            return required_error(self, facet, goal, coefficient)
+        goal = 0.95 if goal is None else goal
         chosen = check_requirement(self.plan, goal, coefficient, facet)
         first = requirement_of(self, goal, coefficient, chosen)
         plans = self.plan.by_other_sizes(chosen)
         further = (requirement_of(self, goal, coefficient, chosen, plan) for plan in plans[1:])
         return replace(first, further=tuple(further))
+
+    def power(self, difference: Any, *, n_objects: int = 2, alpha: float = 0.05) -> pd.DataFrame:
+        """Return the power of a test of the difference between two objects, in every plan.
+
+        The test is a two-sided t-test whose error variance has all sampled facets; in a plan of
+        one facet it is the paired t-test.
+
+        Parameters
+        ----------
+        difference : true difference on the scale of the scores, above 0; one or several
+        n_objects : objects in the planned data, whose error variance is estimated together: 2 for
+            a pair that is tested alone
+        alpha : level of the test
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each plan and difference: the sizes, ``difference``, its ``std_error``, the
+            ``df`` of that (Satterthwaite's; ∞ in layouts and with fixed or finite facets, which
+            have no analysis of variance), ``power``, and the ends ``low`` and ``high`` of its
+            interval, which is that of the error variance in the D-study.
+
+        Raises
+        ------
+        PlanError
+            If an argument is not a possible one.
+
+        References
+        ----------
+        Cohen (1988), Statistical power analysis for the behavioral sciences, section 2.3.
+
+        Examples
+        --------
+        >>> from vcomp.gtheory import from_components
+        >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=[50, 100])
+        >>> study.power(0.5)[["i", "std_error", "df", "power"]].round(3)
+             i  std_error    df  power
+        0   50      0.200  49.0  0.688
+        1  100      0.141  99.0  0.938
+        """
+        return power_table(self, difference, DifferenceTest(alpha, n_objects))
+
+    def detectable(
+        self, power: float = 0.8, *, n_objects: int = 2, alpha: float = 0.05
+    ) -> pd.DataFrame:
+        """Return the difference between two objects that a test finds, in every plan.
+
+        Parameters
+        ----------
+        power : probability with which it is found
+        n_objects, alpha : of the test, as for :meth:`power`
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each plan: the sizes, ``std_error`` and ``df`` as for :meth:`power`,
+            ``difference``, and the ends ``low`` and ``high`` of its interval.
+
+        Raises
+        ------
+        PlanError
+            If an argument is not a possible one.
+
+        Examples
+        --------
+        >>> from vcomp.gtheory import from_components
+        >>> study = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=[50, 100])
+        >>> study.detectable()["difference"].round(3).tolist()
+        [0.572, 0.4]
+        """
+        return detectable_table(self, power, DifferenceTest(alpha, n_objects))
 
     def optimize(
         self,

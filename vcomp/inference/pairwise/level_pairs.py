@@ -56,10 +56,12 @@ class Tail:
     ----------
     log_sf : returns log S(w), the logarithm of the probability that the statistic exceeds w > 0
     rate : S(w) falls about as exp(−rate w²/2)
+    step : largest step of log w in which S is smooth
     """
 
     log_sf: Callable[[FloatArray], FloatArray]
     rate: float
+    step: float = math.inf
 
 
 def studentized_sf(q: FloatArray, df: float, tail: Tail) -> FloatArray:
@@ -114,7 +116,7 @@ def _log_sf(q: FloatArray, df: float, tail: Tail) -> FloatArray:
     if math.isinf(df):
         return tail.log_sf(q)
     made = [np.empty(0)]
-    step = min(_STEP_U, _STEPS_A_WIDTH / math.sqrt(2.0 * df))
+    step = min(_STEP_U, _STEPS_A_WIDTH / math.sqrt(2.0 * df), tail.step)
     order = np.argsort(q)
     largest = float(q.max(initial=1.0))
     few = max(1, _AT_ONCE // _places(largest, df, step, tail.rate).size)

@@ -1,0 +1,199 @@
+"""Power, detectable differences and sizes, against statsmodels, formulas and draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.power import TTestIndPower, TTestPower
+
+import vcomp
+from tests.helpers.printed_tables import printed_words
+from vcomp.exceptions import PlanError
+
+P_I = {"p": 0.5, "i": 0.2, "Residual": 1.0}
+P_I_A = {"p": 1.0, "i": 0.3, "a": 0.1, "pi": 0.6, "pa": 0.3, "ia": 0.05, "pia": 1.2}
+
+
+def study(components=P_I, design=None, sizes=None, **n):
+    return vcomp.from_components(components, sizes=sizes).dstudy(design, **n)
+
+
+@pytest.mark.parametrize("n", [2, 3, 20, 400])
+@pytest.mark.parametrize("alpha", [0.05, 0.001])
+def test_one_facet_has_the_paired_t_test(n, alpha):
+    found = study(i=n).power([0.1, 0.3], alpha=alpha)
+    expected = [TTestPower().power(d / np.sqrt(2.0), n, alpha) for d in (0.1, 0.3)]
+    assert found["power"].to_numpy() == pytest.approx(expected, rel=1e-9)
+    assert found["df"].to_numpy() == pytest.approx(n - 1.0, rel=1e-12)
+    assert found["std_error"].to_numpy() == pytest.approx(np.sqrt(2.0 / n), rel=1e-14)
+
+
+def test_nested_items_have_the_t_test_of_two_samples():
+    found = study({"p": 0.5, "i:p": 1.0}, i=[5, 30]).power(0.7)
+    expected = [TTestIndPower().power(0.7, n, 0.05) for n in (5, 30)]
+    assert found["power"].to_numpy() == pytest.approx(expected, rel=1e-9)
+
+
+def test_power_near_one_has_its_digits():
+    # Noncentral t by its definition; scipy's own distribution ends in nan here.
+    made = study(i=2).power(36.0)
+    c = stats.t.isf(0.025, 1)
+
+    def density(s):
+        return stats.norm.sf(c * s - made["difference"][0]) * stats.chi.pdf(s, 1)
+
+    from scipy.integrate import quad
+
+    expected = sum(quad(density, *ends, epsabs=1e-13)[0] for ends in ((0, 2), (2, 4), (4, 40)))
+    assert made["power"].item() == pytest.approx(expected, abs=1e-10)
+
+
+def test_degrees_of_freedom_of_two_facets_are_satterthwaites():
+    n_i, n_a, k = 12, 4, 5
+    found = study(P_I_A, i=n_i, a=n_a).power(0.5, n_objects=k)
+    pi, pa, rest = P_I_A["pi"], P_I_A["pa"], P_I_A["pia"]
+    squares = np.array([rest + n_a * pi, rest + n_i * pa, rest])
+    df = (k - 1) * np.array([n_i - 1, n_a - 1, (n_i - 1) * (n_a - 1)])
+    theta = squares @ [1, 1, -1]
+    expected = theta**2 / (squares**2 / df).sum()
+    assert found["df"].item() == pytest.approx(expected, rel=1e-10)
+    se = np.sqrt(2.0 * theta / (n_i * n_a))
+    assert found["std_error"].item() == pytest.approx(se, rel=1e-12)
+
+
+def test_power_is_how_often_the_test_rejects():
+    n_i, n_a, draws, true = 15, 4, 20_000, 0.9
+    rng = np.random.default_rng(1)
+    d = true + np.sqrt(2.0) * (
+        np.sqrt(P_I_A["pi"]) * rng.normal(size=(draws, n_i, 1))
+        + np.sqrt(P_I_A["pa"]) * rng.normal(size=(draws, 1, n_a))
+        + np.sqrt(P_I_A["pia"]) * rng.normal(size=(draws, n_i, n_a))
+    )
+    mean, rows, columns = d.mean((1, 2)), d.mean(2), d.mean(1)
+    within = d - rows[:, :, None] - columns[:, None, :] + mean[:, None, None]
+    squares = np.stack([
+        n_a * rows.var(1, ddof=1), n_i * columns.var(1, ddof=1),
+        (within**2).sum((1, 2)) / ((n_i - 1) * (n_a - 1)),
+    ])  # fmt: skip
+    theta = squares[0] + squares[1] - squares[2]
+    dfs = np.array([n_i - 1, n_a - 1, (n_i - 1) * (n_a - 1)])[:, None]
+    df = np.maximum(theta, 0.0) ** 2 / (squares**2 / dfs).sum(0)
+    t = mean / np.sqrt(np.maximum(theta, 1e-9) / (n_i * n_a))
+    share = np.mean(2.0 * stats.t.sf(np.abs(t), np.maximum(df, 1.0)) <= 0.05)
+    found = study(P_I_A, i=n_i, a=n_a).power(true)["power"].item()
+    # The share has a standard error of 0.0035.
+    assert found == pytest.approx(share, abs=0.012)
+
+
+@pytest.mark.parametrize(("size", "n"), [(0.2, 199), (0.5, 34), (0.8, 15)])
+def test_published_sizes_of_the_paired_t_test(size, n):
+    """Cohen's small, medium and large effects at power 0.8, as G*Power gives them."""
+    needed = study(i=10).required(difference=size * np.sqrt(2.0))
+    assert needed.n == n
+    assert needed.coefficient == "power"
+
+
+def test_the_smallest_size_is_required():
+    g = vcomp.from_components(P_I_A, sizes={"p": 20, "i": 12, "a": 4})
+    needed = g.dstudy(i=10, a=[5, 8]).required(difference=2.5, power=0.7, facet="i", alpha=0.01)
+    for one, a in zip((needed, *needed.further), (5, 8), strict=True):
+        below, at = g.dstudy(i=[one.n - 1, one.n], a=a).power(2.5, alpha=0.01)["power"]
+        assert below < 0.7 <= at
+        if np.isfinite(one.high):
+            below, at = g.dstudy(i=[one.high - 1, one.high], a=a).power(2.5, alpha=0.01)["low"]
+            assert below < 0.7 <= at
+        assert one.low <= one.n <= one.high
+        assert one.held == {"a": a}
+    assert "For power 0.7 at a difference of 2.5," in printed_words(needed)
+
+
+@pytest.mark.parametrize(
+    ("name", "of"),
+    [
+        ("rel_err_var", lambda v: v),
+        ("rel_sem", np.sqrt),
+        ("se_difference", lambda v: np.sqrt(2.0 * v)),
+    ],
+)
+def test_the_size_that_an_error_needs(name, of):
+    g = vcomp.from_components(P_I, sizes={"p": 20, "i": 12})
+    goal = of(1.0 / 36.5)
+    needed = g.dstudy(i=10).required(goal, name)
+    assert needed.n == 37
+    table = g.dstudy(i=np.arange(1, 200)).quantity(name)
+    for end, limit in ((needed.low, "low"), (needed.high, "high")):
+        assert end == 1 + (table[limit] > goal).sum()
+    absolute = g.dstudy(i=10).required(1.2 / 50, "abs_err_var")
+    assert absolute.n == 50
+
+
+def test_a_size_that_does_not_exist():
+    needed = study(P_I_A, i=10, a=2).required(0.1, "rel_err_var", "i")
+    assert np.isinf(needed.n)
+    assert "any number of levels of i are too few; plan more of the other facets" in str(needed)
+    finite = vcomp.from_components(P_I_A).dstudy(i=10, a=30, universe={"i": 40})
+    assert "all 40 levels of i are too few" in str(finite.required(0.009, "rel_err_var", "i"))
+
+
+def test_the_detectable_difference_has_the_power():
+    planned = study(P_I_A, sizes={"p": 20, "i": 12, "a": 4}, i=[10, 50], a=[2, 3])
+    found = planned.detectable(0.9, n_objects=6, alpha=0.01)
+    for row, (d, low, high) in enumerate(found[["difference", "low", "high"]].to_numpy()):
+        power = planned.power([d, low, high], n_objects=6, alpha=0.01).iloc[3 * row : 3 * row + 3]
+        assert power["power"].iloc[0] == pytest.approx(0.9, rel=1e-9)
+        assert power["high"].iloc[1] == pytest.approx(0.9, rel=1e-9)
+        assert power["low"].iloc[2] == pytest.approx(0.9, rel=1e-9)
+
+
+def test_plans_without_an_analysis_of_variance_are_normal():
+    fixed = study(P_I_A, i=30, a=3, fixed="a").power(0.5)
+    se = fixed["std_error"].item()
+    normal = stats.norm.sf(1.959963984540054 - 0.5 / se)
+    assert np.isinf(fixed["df"].item())
+    assert fixed["power"].item() == pytest.approx(normal, abs=1e-4)
+    one = study(P_I_A, i=30, a=1).power(0.5)
+    # Of a single level nothing shows how much others differ: that part is as if known.
+    total = (P_I_A["pi"] + P_I_A["pia"]) / 30 + P_I_A["pa"]
+    shown = (P_I_A["pi"] + P_I_A["pia"]) / 30
+    assert one["df"].item() == pytest.approx(29 * (total / shown) ** 2, rel=1e-10)
+
+
+def test_unknown_errors_have_no_limits():
+    found = study(i=[10, 20]).power(0.5)
+    assert found[["low", "high"]].isna().all(axis=None)
+    needed = study(i=10).required(difference=0.5)
+    assert np.isnan([needed.low, needed.high]).all()
+    assert needed.n == 65
+
+
+def test_fits_have_power_too():
+    scores = vcomp.datasets.load("bodoff2007_alpha")
+    res = vcomp.fit("score ~ (1|sys) + (1|topic)", scores)
+    found = res.dstudy(topic=[5, 50]).power(0.05)
+    assert (found["low"] <= found["power"]).all()
+    assert (found["power"] <= found["high"]).all()
+    loaded = type(res.dstudy(topic=5)).from_json(res.dstudy(topic=[5, 50]).to_json())
+    assert loaded.power(0.05).equals(found)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda s: s.power(0.0), "difference must be a number above 0, or several"),
+        (lambda s: s.power([]), "difference must be a number above 0"),
+        (lambda s: s.power("a"), "difference must be a number above 0"),
+        (lambda s: s.power(0.1, n_objects=1), "n_objects is a whole number from 2, not 1"),
+        (lambda s: s.power(0.1, alpha=2), "alpha must be between 0 and 1"),
+        (lambda s: s.detectable(0.01), "power must be between alpha, 0.05, and 1, not 0.01"),
+        (lambda s: s.required(0.9, difference=0.1), "a goal of a coefficient, or a difference="),
+        (lambda s: s.required(0.9, power=0.8), "power=, n_objects=, alpha= are of a test of a"),
+        (lambda s: s.required(difference=[1, 2]), "difference must be a number above 0, on"),
+        (lambda s: s.required(coefficient="rel_sem"), "the goal of rel_sem must be a number"),
+        (lambda s: s.required(-1, "rel_sem"), "the goal of rel_sem must be a number above 0"),
+        (lambda s: s.required(0.1, "sem"), r"required\(goal, 'rel_err_var'\)"),
+    ],
+)
+def test_what_has_no_power(call, words):
+    with pytest.raises(PlanError, match=words):
+        call(study(i=10))

@@ -1,0 +1,407 @@
+"""Power of tests of differences in planned measurements, and sizes that errors and power need."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, combinations
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray
+from vcomp.exceptions import PlanError, check_alpha, is_real, is_whole
+from vcomp.gtheory.plan import DStudyPlan
+from vcomp.gtheory.projection import composition, planned_limits, planned_quantity, weights
+from vcomp.gtheory.published_tables import anova_of_components
+from vcomp.gtheory.requirement import Requirement, free_facet, outer_facets
+from vcomp.gtheory.study_record import StudyRecord, sizes_table
+from vcomp.inference import used_components
+from vcomp.inference.pairwise import Tail, studentized_sf
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ErrorName: TypeAlias = Literal["rel_err_var", "abs_err_var", "rel_sem", "abs_sem", "se_difference"]
+
+ERRORS: Mapping[str, str] = {
+    "rel_err_var": "σ²(δ)",
+    "abs_err_var": "σ²(Δ)",
+    "rel_sem": "√σ²(δ)",
+    "abs_sem": "√σ²(Δ)",
+    "se_difference": "√(2σ²(δ))",
+}
+"""Symbols of errors that a plan is to reduce, by their names."""
+
+_OF_TEST = "se_difference"
+
+_MOST = 2.0**30
+"""Largest size that is tried."""
+
+_AS_NORMAL = 1e8
+"""Degrees of freedom above which t is normal to eight digits."""
+
+_TRIED = 64
+"""Sizes that are tried at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceTest:
+    """A two-sided t-test of the difference between two objects of measurement.
+
+    Attributes
+    ----------
+    alpha : its level
+    n_objects : objects in the planned data, whose error variance is estimated together
+    """
+
+    alpha: float = 0.05
+    n_objects: int = 2
+
+    def __post_init__(self) -> None:
+        """Refuse other values."""
+        check_alpha(self.alpha)
+        if not is_whole(self.n_objects) or self.n_objects < 2:
+            raise PlanError(f"n_objects is a whole number from 2, not {self.n_objects!r}")
+
+    def power(self, difference: FloatArray, se: FloatArray, df: FloatArray) -> FloatArray:
+        """Return the probability of rejection, of the shape of the arguments.
+
+        Parameters
+        ----------
+        difference : true one, above 0
+        se, df : standard error of the estimated difference, and its degrees of freedom
+        """
+        difference, se, df = np.broadcast_arrays(difference, se, df)
+        surely = np.full(difference.shape, np.inf)
+        shifts = np.divide(difference, se, out=surely, where=se != 0.0)
+        return np.array([self._of_shift(*of) for of in zip(shifts.tolist(), df, strict=True)])
+
+    def _of_shift(self, shift: float, df: float) -> float:
+        """Return the power at a difference in units of its standard error."""
+        from scipy.special import log_ndtr, ndtri, stdtrit
+
+        if math.isnan(shift):
+            return math.nan
+        if math.isinf(shift):
+            return 1.0
+        # |t| > c where |z + shift| > c s: noncentral t, with all digits of power near 1.
+        beyond = Tail(
+            lambda w: np.logaddexp(log_ndtr(shift - w), log_ndtr(-shift - w)),
+            rate=0.0,
+            step=0.5 / max(shift, 1.0),
+        )
+        p = 1.0 - self.alpha / 2.0
+        bound = ndtri(p) if df > _AS_NORMAL else stdtrit(df, p)
+        degrees = math.inf if df > _AS_NORMAL else float(df)
+        return float(studentized_sf(np.array([bound]), degrees, beyond)[0])
+
+    def detectable(self, power: float, se: float, df: float) -> float:
+        """Return the true difference that the test finds with some probability."""
+        from scipy.optimize import brentq
+
+        if se == 0.0:
+            return 0.0
+
+        def excess(shift: float) -> float:
+            return float(self.power(np.array([shift]), np.ones(1), np.array([df]))[0]) - power
+
+        high = 4.0
+        while excess(high) < 0.0:
+            high *= 2.0
+        return se * float(brentq(excess, 0.0, high, xtol=1e-12, rtol=1e-14))
+
+
+def difference_df(study: StudyRecord, plan: DStudyPlan, n_objects: int) -> FloatArray:
+    """Return degrees of freedom of the error variance of differences in each plan, (m,).
+
+    They are Satterthwaite's, 2 θ²/var θ̂ of θ = σ²(δ), of the analysis of variance of the planned
+    data; infinite where the plan has none: of layouts, of fixed and finite facets, and of objects
+    of several facets.
+
+    Parameters
+    ----------
+    study : of the components
+    plan : of the sizes
+    n_objects : objects in the planned data
+
+    References
+    ----------
+    Satterthwaite, F. E. (1946). An approximate distribution of estimates of variance components.
+    *Biometrics Bulletin*, 2, 110-114.
+    """
+    has_no_table = plan.inverse_n is not None or not plan.universe.is_infinite
+    if has_no_table or len(plan.objects) > 1:
+        return np.full(len(plan), np.inf)
+    components = study.components
+    roles, values = composition(components, plan), used_components(components, study.negative)
+    relative = weights(components, plan).relative
+    parts = values.values
+    return np.array(
+        [
+            _of_table(plan, row, roles.effects, parts, relative[row], n_objects)
+            for row in range(len(plan))
+        ]
+    )
+
+
+def _of_table(
+    plan: DStudyPlan,
+    row: int,
+    effects: Sequence[frozenset[str]],
+    values: FloatArray,
+    relative: FloatArray,
+    n_objects: int,
+) -> float:
+    """Return the degrees of freedom in one plan."""
+    sizes = dict(zip(plan.facets, plan.sizes[row].tolist(), strict=True))
+    # What is observed at one level only has no degrees of freedom: it is known from elsewhere.
+    sizes = {f: float(max(round(n), 1)) for f, n in sizes.items() if n > 1.5}
+    kept = frozenset(sizes) | plan.objects
+    sizes |= {next(iter(plan.objects)): float(n_objects)}
+    facets = [f for f in plan.design.facets if f in kept]
+    subsets = chain.from_iterable(combinations(facets, k) for k in range(1, len(facets) + 1))
+    closed = dict.fromkeys(plan.design.closure(frozenset(s)) & kept for s in subsets)
+    terms = sorted(closed, key=len)
+    place = {term: k for k, term in enumerate(terms)}
+    variances, w = np.zeros(len(terms)), np.zeros(len(terms))
+    for effect, value, weight in zip(effects, values, relative, strict=True):
+        if (term := effect & kept) in place:
+            variances[place[term]] += value
+            w[place[term]] += value * weight
+    total = float(w.sum())
+    if not total > 0.0 or not variances[-1] > 0.0:
+        return math.inf
+    w = np.divide(w, variances, out=np.zeros_like(w), where=variances > 0.0)
+    w[place[plan.objects]] = 0.0
+    table = anova_of_components([":".join(sorted(t)) for t in terms], terms, variances, sizes)
+    sampling = float(w @ table.covariance @ w)
+    return 2.0 * total**2 / sampling if sampling > 0.0 else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedErrors:
+    """Error variances of plans with their limits.
+
+    Attributes
+    ----------
+    estimate, low, high : (m,)
+    """
+
+    estimate: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    @property
+    def all(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Estimate, low and high."""
+        return self.estimate, self.low, self.high
+
+
+def planned_errors(study: StudyRecord, plan: DStudyPlan, name: str) -> PlannedErrors:
+    """Return an error of every plan with its limits; nan where these need maximisations.
+
+    Parameters
+    ----------
+    study : of the components and intervals
+    plan : of the sizes
+    name : one of :data:`ERRORS`
+    """
+    q = planned_quantity(weights(study.components, plan), name)
+    estimate = q.values(used_components(study.components, study.negative).values)
+    if study.source.interval == "profile":
+        unknown = np.full(len(plan), np.nan)
+        return PlannedErrors(estimate, unknown, unknown)
+    limits = planned_limits(name, q, study.components, plan, study.source, study.alpha)
+    return PlannedErrors(estimate, limits.low, limits.high)
+
+
+def power_table(study: StudyRecord, difference: Any, test: DifferenceTest) -> pd.DataFrame:
+    """Return the power of every plan and difference; see :meth:`DStudy.power`."""
+    plan, wanted = study.plan, _differences(difference)
+    errors = planned_errors(study, plan, _OF_TEST)
+    df = difference_df(study, plan, test.n_objects)
+    own = ["difference", "std_error", "df", "power", "low", "high"]
+    sizes = sizes_table(plan, own).loc[lambda table: table.index.repeat(wanted.size)]
+    true = np.tile(wanted, len(plan))
+    se, least, most = (np.repeat(of, wanted.size) for of in errors.all)
+    df = np.repeat(df, wanted.size)
+    # The larger the error, the smaller the power.
+    powers = [test.power(true, of, df) for of in (se, most, least)]
+    columns = dict(zip(own, (true, se, df, *powers), strict=True))
+    made = sizes.assign(**columns)
+    return made if plan.labels is not None else made.reset_index(drop=True)
+
+
+def detectable_table(study: StudyRecord, power: float, test: DifferenceTest) -> pd.DataFrame:
+    """Return the difference that every plan detects; see :meth:`DStudy.detectable`."""
+    _check_power(power, test)
+    plan = study.plan
+    errors = planned_errors(study, plan, _OF_TEST)
+    df = difference_df(study, plan, test.n_objects)
+    units = np.array([test.detectable(power, 1.0, float(of)) for of in df])
+    own = {"std_error": errors.estimate, "df": df}
+    found = dict(
+        zip(("difference", "low", "high"), (units * of for of in errors.all), strict=True)
+    )
+    return sizes_table(plan, [*own, *found]).assign(**own, **found)
+
+
+def check_no_goal(goal: object) -> None:
+    """Refuse a goal where a difference is given."""
+    if goal is not None:
+        raise PlanError("give a goal of a coefficient, or a difference= with its power=, not both")
+
+
+def check_no_test(options: Mapping[str, object]) -> None:
+    """Refuse options of a test without a difference."""
+    if any(value is not None for value in options.values()):
+        raise PlanError(f"{', '.join(map('{}='.format, options))} are of a test of a difference=")
+
+
+def required_error(
+    study: StudyRecord, facet: str | None, goal: float | None, name: str
+) -> Requirement:
+    """Return the size of a facet with which an error is not above a goal.
+
+    Parameters
+    ----------
+    study : of the components and intervals
+    facet : may be None where only one has a size
+    goal : that the error is not to exceed
+    name : one of :data:`ERRORS`
+    """
+    if goal is None or not is_real(goal) or not 0.0 < goal < np.inf:
+        raise PlanError(f"the goal of {name} must be a number above 0, not {goal!r}")
+    largest = float(goal)
+
+    def met(plan: DStudyPlan) -> Sequence[FloatArray]:
+        return [np.where(np.isnan(of), np.nan, of <= largest) for of in errors_of(plan)]
+
+    def errors_of(plan: DStudyPlan) -> Sequence[FloatArray]:
+        return planned_errors(study, plan, name).all
+
+    goal_words = f"{ERRORS[name]} = {display.number(largest)}"
+    return _required(study, facet, met, Goal(name, largest, goal_words))
+
+
+def required_power(
+    study: StudyRecord,
+    facet: str | None,
+    difference: float,
+    *,
+    power: float | None = None,
+    n_objects: int | None = None,
+    alpha: float | None = None,
+) -> Requirement:
+    """Return the size of a facet with which a test finds a difference.
+
+    Parameters
+    ----------
+    study : of the components and intervals
+    facet : may be None where only one has a size
+    difference : the true one
+    power, n_objects, alpha : 0.8, 2 and 0.05 if None
+    """
+    test = DifferenceTest(0.05 if alpha is None else alpha, 2 if n_objects is None else n_objects)
+    wanted = 0.8 if power is None else power
+    _check_power(wanted, test)
+    true = _differences(difference, one=True)
+
+    def met(plan: DStudyPlan) -> Sequence[FloatArray]:
+        df = difference_df(study, plan, test.n_objects)
+        powers = [test.power(true, se, df) for se in planned_errors(study, plan, _OF_TEST).all]
+        return [np.where(np.isnan(of), np.nan, of >= wanted) for of in powers]
+
+    words = f"power {display.number(wanted)} at a difference of {display.number(true[0])}"
+    return _required(study, facet, met, Goal("power", float(wanted), words))
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """The goal of a size: name of the quantity, its value, and both in words."""
+
+    name: str
+    value: float
+    words: str
+
+
+Met: TypeAlias = Callable[[DStudyPlan], Sequence[FloatArray]]
+"""Whether plans meet a goal with the estimated error and with its limits; nan if not known."""
+
+
+def _required(study: StudyRecord, facet: str | None, met: Met, goal: Goal) -> Requirement:
+    chosen = free_facet(facet, study.plan)
+    made = [_of_plan(study, plan, chosen, met, goal) for plan in study.plan.by_other_sizes(chosen)]
+    return replace(made[0], further=tuple(made[1:]))
+
+
+def _of_plan(
+    study: StudyRecord, plan: DStudyPlan, facet: str, met: Met, goal: Goal
+) -> Requirement:
+    """Return the size that one plan needs, its other facets held."""
+    column = plan.facets.index(facet)
+    largest = plan.universe.sizes.get(facet, _MOST)
+
+    def at(sizes: FloatArray) -> Sequence[FloatArray]:
+        table = np.repeat(plan.sizes, sizes.size, axis=0)
+        table[:, column] = sizes
+        return met(replace(plan, sizes=table, inverse_n=None, unshared=None, labels=None))
+
+    # The smaller the error, the fewer levels.
+    n, low, high = (_smallest(at, which, largest) for which in range(3))
+    held = {f: s for f, s in zip(plan.facets, plan.sizes[0].tolist(), strict=True) if f != facet}
+    why = ""
+    if math.isinf(n):
+        levels = display.levels_of(facet)
+        are_all = f"all {display.count(largest)}" if largest < _MOST else "any number of"
+        why = f"{are_all} {levels} are too few; plan more of the other facets."
+    within = outer_facets(facet, plan.design)
+    return Requirement(
+        goal.name, goal.value, facet, n, low, high, study.alpha, held, why=why, within=within,
+        words=goal.words,
+    )  # fmt: skip
+
+
+def _smallest(
+    at: Callable[[FloatArray], Sequence[FloatArray]], which: int, largest: float
+) -> float:
+    """Return the smallest size that meets a goal, infinite if none does."""
+    low, high = 0.0, largest
+    sizes = np.unique(np.floor(np.geomspace(1.0, largest, _TRIED)))
+    while True:
+        found = at(sizes)[which]
+        if np.isnan(found).any():
+            return math.nan
+        reached = found > 0.0
+        if not reached.any():
+            return math.inf
+        first = int(np.argmax(reached))
+        high = float(sizes[first])
+        low = float(sizes[first - 1]) if first else low
+        if high - low <= 1.0:
+            return high
+        sizes = np.unique(np.floor(np.linspace(low + 1.0, high, _TRIED)))
+
+
+def _differences(given: Any, *, one: bool = False) -> FloatArray:
+    """Return true differences as an array."""
+    wanted = [given] if is_real(given) else given
+    is_list = isinstance(wanted, list | tuple | np.ndarray | range) and len(wanted) > 0
+    is_list = is_list and not (one and wanted is given)
+    if not is_list or not all(is_real(x) and 0.0 < x < np.inf for x in wanted):
+        several = "" if one else ", or several"
+        raise PlanError(
+            f"difference must be a number above 0{several}, on the scale of the scores, "
+            f"not {given!r}"
+        )
+    return np.array([float(x) for x in wanted])
+
+
+def _check_power(power: Any, test: DifferenceTest) -> None:
+    if not is_real(power) or not test.alpha < power < 1.0:
+        raise PlanError(
+            f"power must be between alpha, {display.number(test.alpha)}, and 1, not {power!r}"
+        )
