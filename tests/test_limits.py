@@ -67,7 +67,6 @@ def refused_with_weights():
         refuses(CROSSED, match="use method='reml' or 'ml'", weights=WEIGHTS, method=method)
     res = vcomp.fit(CROSSED, DATA, weights=WEIGHTS)
     for name, arguments in (
-        ("jackknife", {"facet": "sys"}),
         ("resample", {"facet": "sys"}),
         ("crosscheck", {}),
         ("diagnose", {}),

@@ -385,7 +385,6 @@ META = vcomp.fit(MODEL, DATA, known_variance="v")
         lambda: WEIGHTED.anova_table(),
         lambda: WEIGHTED.diagnose(),
         lambda: WEIGHTED.resample("a", 20),
-        lambda: WEIGHTED.jackknife("a"),
         lambda: WEIGHTED.crosscheck(n=20),
         lambda: WEIGHTED.universe_scores("a"),
         lambda: META.dstudy("a x b", b=3),

@@ -395,6 +395,20 @@ class Chunk:
         blocks = replace(self.blocks, n_residuals=1)
         return replace(self, blocks=blocks, residual_codes=None)
 
+    def with_residual_codes(self, codes: IntArray) -> Chunk:
+        """Return the rows with the residual groups that codes have, renumbered.
+
+        Parameters
+        ----------
+        codes : (n,) group of each row, some of which may not occur
+        """
+        assert self.blocks is not None
+        occurring, codes = np.unique(codes, return_inverse=True)
+        if occurring.size == 1:
+            return self.with_one_residual()
+        blocks = replace(self.blocks, n_residuals=int(occurring.size))
+        return replace(self, blocks=blocks, residual_codes=codes.astype(np.int32))
+
     def residual_parts(self) -> Iterator[Chunk]:
         """Yield the rows of each residual group."""
         assert self.residual_codes is not None

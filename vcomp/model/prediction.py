@@ -355,7 +355,8 @@ class Predictions(Fitted):
 
         The fit is repeated without the scores of each level, by the method of the fit. Levels of a
         nested facet are those within each combination of levels of the facets that it is nested
-        in.
+        in. Weights and known variances of the scores stay with them, and a level that has a
+        residual variance of its own takes it with it: the row has nan there.
 
         Parameters
         ----------
@@ -373,10 +374,9 @@ class Predictions(Fitted):
         ------
         EstimationError
             If the facet is not one of the random part, or has fewer than three levels (a nested
-            one fewer than two in every group); if the model has several residual variances; or if
-            no fit without a level succeeded.
+            one fewer than two in every group); or if no fit without a level succeeded.
         DataError
-            If the rows are not kept, or have weights, or the result was loaded without them.
+            If the rows are not kept, or the result was loaded without them.
 
         Warns
         -----

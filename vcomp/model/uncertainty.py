@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vcomp.data import refuse_weights
 from vcomp.exceptions import guarded
 from vcomp.inference import Projected, resampling
 from vcomp.inference.hypotheses import fixed_intervals
@@ -401,6 +402,8 @@ class Uncertainty(Estimates):
         >>> res.resample("topic", 100, rng=1, groups={"topic": authors}).notes
         ('the adjustment uses the mean size of the groups of topic',)
         """
+        instead = "use bootstrap, which draws from the fit, or jackknife"
+        refuse_weights(self._record.weights, "resample", instead)
         return resampling.facet_bootstrap(
             self._row_access.generating(),
             self._row_access.data.design,

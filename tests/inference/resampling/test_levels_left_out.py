@@ -132,9 +132,78 @@ def test_the_picture_has_the_largest_distance_on_top():
     np.testing.assert_allclose(top, found.cooks_distance.sort_values(ascending=False))
 
 
-def test_residual_groups_are_refused_with_what_to_do():
+def _weighted():
+    rng = np.random.default_rng(8)
+    a, b = (x.ravel() for x in np.indices((6, 9)))
+    w = rng.integers(1, 6, a.size)
+    e = rng.normal(size=a.size) * np.where(b % 2, 0.5, 1.0) / np.sqrt(w)
+    y = rng.normal(size=6)[a] + 0.6 * rng.normal(size=9)[b] + e
+    data = pd.DataFrame({"y": y, "a": a, "b": b, "w": w, "v": 0.7 / w, "half": b % 2})
+    return data.assign(x=rng.normal(size=a.size)).iloc[:-2]
+
+
+OPTIONS = [
+    {"weights": "w"},
+    {"known_variance": "v"},
+    {"residual": "half"},
+    {"residual": "half", "weights": "w", "method": "ml"},
+]
+
+
+@pytest.mark.parametrize("facet", ["a", "b"])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_weights_and_residual_groups_stay_with_their_rows(options, facet):
+    data, formula = _weighted(), "y ~ x + (1|a) + (1|b)"
+    res = vcomp.fit(formula, data, **options)
+    found = res.influence(facet)
+    assert found.converged.all()
+    cov = res.cov_params().loc[res.fe_params.index, res.fe_params.index].to_numpy()
+    for level in found.levels[:3]:
+        other = vcomp.fit(formula, data[data[facet].astype(str) != level], **options)
+        np.testing.assert_allclose(found.components.loc[level], other.vcomp, rtol=1e-6, atol=1e-8)
+        change = (other.fe_params - res.fe_params).to_numpy()
+        np.testing.assert_allclose(found.dfbeta.loc[level], change, atol=1e-7)
+        distance = change @ np.linalg.solve(cov, change) / change.size
+        assert found.cooks_distance[level] == pytest.approx(distance, rel=1e-5)
+
+
+def test_a_level_that_has_a_residual_variance_leaves_with_it():
+    data = _weighted()
+    res = vcomp.fit("y ~ x + (1|b)", data, residual="a")
+    found = res.influence("b")
+    assert found.components.notna().all().all()
+    owner = vcomp.fit("y ~ x + (1|half) + (1|a)", data.assign(half=data["b"] % 3), residual="half")
+    left_out = owner.influence("half")
+    for level in left_out.levels:
+        gone = f"Residual[half={level}]"
+        other = vcomp.fit(
+            "y ~ x + (1|half) + (1|a)",
+            data.assign(half=data["b"] % 3)[data["b"] % 3 != int(level)],
+            residual="half",
+        )
+        row = left_out.components.loc[level]
+        assert np.isnan(row[gone])
+        np.testing.assert_allclose(row.drop(gone), other.vcomp, rtol=1e-6, atol=1e-8)
+    assert "Residual[half=" not in " ".join(left_out.covariances)
+
+
+@pytest.mark.parametrize("options", OPTIONS[:2], ids=str)
+def test_jackknifes_of_weighted_scores(options):
+    data = _weighted()
+    res = vcomp.fit("y ~ x + (1|a) + (1|b)", data, **options)
+    left_out = res.jackknife("b")
+    values = [
+        vcomp.fit("y ~ x + (1|a) + (1|b)", data[data["b"] != b], **options).vcomp["a"]
+        for b in range(9)
+    ]
+    np.testing.assert_allclose(left_out.values[:, 0], values, rtol=1e-6)
+    # The jackknife's standard error: √((J − 1)/J Σ (θ₍ⱼ₎ − θ̄)²).
+    deviations = np.asarray(values) - np.mean(values)
+    se = np.sqrt(8.0 / 9.0 * deviations @ deviations)
+    assert left_out.of(lambda v: v[:, 0]).se == pytest.approx(se, rel=1e-6)
+
+
+def test_diagnoses_of_residual_groups_are_refused_with_what_to_do():
     res = vcomp.fit("y ~ x + (1|a) + (1|b)", _crossed(), residual="c")
-    with pytest.raises(vcomp.EstimationError, match=r"one residual variance.*without a level"):
-        res.influence("a")
     with pytest.raises(vcomp.EstimationError, match=r"one residual variance.*draw res\.resid"):
         res.diagnose()

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.design import (
     Chunk,
     Design,
@@ -94,7 +94,10 @@ class Sample:
         self._check(design)
         formula, codes, n_levels = design.formula, self.codes, self.n_levels
         grid = find_grid(codes, n_levels, formula.positions)
-        terms = find_terms(formula, codes, n_levels, grid, self.rows.size)
+        weights = None if chunk.weights is None else chunk.weights[self.rows]
+        terms = find_terms(
+            formula, codes, n_levels, grid, self.rows.size if weights is None else None
+        )
         made = replace(
             chunk,
             response=chunk.response[self.rows],
@@ -103,7 +106,12 @@ class Sample:
             facet_sizes=self.n_levels,
             terms=terms,
             effects=None if chunk.effects is None else self._of_rows(chunk.effects),
+            weights=weights,
         )
+        if chunk.residual_codes is not None:
+            made = made.with_residual_codes(chunk.residual_codes[self.rows])
+        if weights is not None:
+            return Statistics.from_rows(made, None)
         partial = find_partial_grid(codes, n_levels) if grid is None else None
         return Statistics.from_rows(made, grid, partial)
 
@@ -347,23 +355,41 @@ class GeneratingFit:
         is_matrix = self.stats.blocks is not None
         return self.values if is_matrix else np.maximum(self.values, 0.0)
 
-    def refit(self, design: Design, draw: Callable[[], Statistics]) -> Refitted:
+    def refit(
+        self, design: Design, draw: Callable[[], Statistics], kept: BoolArray | None = None
+    ) -> Refitted:
         """Return the estimate from drawn rows, or the reason of its failure.
 
         Parameters
         ----------
         design : of the data
         draw : returns the statistics of the rows; may raise a ``VcompError``
+        kept : (k + 1,) components that the drawn rows have; None for all. Others are nan
         """
         names = self.recipe.names
         try:
             stats = draw()
             terms = names[: len(stats.sizes)]  # covariances of slopes follow
             check_identified(stats, terms, self.fixed_names, design.x_origin)
-            found = refit_of(stats, self.recipe, self._start)(stats)
+            start = self._start if kept is None else self._start[kept]
+            found = refit_of(stats, self.recipe, start)(stats)
         except (VcompError, np.linalg.LinAlgError) as error:
             return Refitted.failed(len(names), len(self.fixed_names), str(error))
+        if kept is not None:
+            values = np.full(kept.size, np.nan)
+            values[kept] = found.values
+            found = replace(found, values=values)
         return found if found.converged else replace(found, reason=_NOT_CONVERGED)
+
+    def components_without(self, rows: LongArray) -> BoolArray | None:
+        """Return which components are left without some rows; None where all are."""
+        codes = self.stats.cells.residual_codes
+        if codes is None:
+            return None
+        left = np.bincount(np.delete(codes, rows), minlength=int(codes.max()) + 1) > 0
+        kept = np.ones(self.values.size, dtype=bool)
+        kept[-left.size :] = left
+        return None if left.all() else kept
 
     def refits_of_strata(
         self, design: Design, draw: Callable[[int], Statistics]

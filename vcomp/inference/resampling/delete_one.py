@@ -333,7 +333,7 @@ def jackknife(
     refuse_blocks(design.formula, "jackknife", "use bootstrap, which draws from the fit")
     (name,) = check_facets(design, facet)
     workers = check_count(workers, "workers")
-    rows, structure = fit.stats.rows, design.structure
+    rows, structure = fit.stats.single_rows, design.structure
     whole = Sample.whole(rows)
     levels = Levels.of(whole, structure.facets, structure.nested_in, name)
     check_levels(design, levels, 2 if structure.nested_in[name] else _FEWEST)
@@ -379,7 +379,7 @@ def without_each(
     workers : number of threads
     progress : whether to show a bar; None shows one if stderr is a terminal
     """
-    rows = fit.stats.rows
+    rows = fit.stats.single_rows
     whole, n = Sample.whole(rows), left_out.size
 
     def without(number: int) -> Statistics:
@@ -387,7 +387,8 @@ def without_each(
         return levels.take(whole, chosen).statistics(design, rows)
 
     def alone(number: int) -> Refitted:
-        return fit.refit(design, partial(without, number))
+        kept = fit.components_without(parts[number])
+        return fit.refit(design, partial(without, number), kept)
 
     parts = [levels.rows(int(level)) for level in left_out]
     stacked = fit.stacked()

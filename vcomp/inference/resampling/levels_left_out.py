@@ -23,7 +23,6 @@ from vcomp import display, plots
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.design import Chunk, Design
 from vcomp.exceptions import warn
-from vcomp.formula import refuse_groups
 from vcomp.inference.resampling.collection import (
     GeneratingFit,
     Levels,
@@ -71,7 +70,8 @@ class LevelInfluence(display.Printed):
     names, fixed_names : of the components and of the fixed effects
     covariances : names of the components that are covariances of slopes
     whole, whole_beta : (k + 1,) and (p,) components and fixed effects from all rows
-    values, beta : (J, k + 1) and (J, p) those without each level; nan where a fit failed
+    values, beta : (J, k + 1) and (J, p) those without each level; nan where a fit failed, and for
+        the residual variance of a level that is left out
     distances : (J,) Cook's distances; nan where a fit failed or there is no fixed part
     converged : (J,) whether the fit without the level converged
 
@@ -257,10 +257,9 @@ def level_influence(
     VcompWarning
         If an estimate is missing: its row is nan.
     """
-    refuse_groups(design.formula, "influence", "fit the data without a level and compare")
     (name,) = check_facets(design, facet)
     workers = check_count(workers, "workers")
-    rows, structure = fit.stats.rows, design.structure
+    rows, structure = fit.stats.single_rows, design.structure
     whole = Sample.whole(rows)
     levels = Levels.of(whole, structure.facets, structure.nested_in, name)
     check_levels(design, levels, 2 if structure.nested_in[name] else _FEWEST)
@@ -292,7 +291,7 @@ def level_influence(
         counts=np.diff(levels.starts),
         names=fit.recipe.names,
         fixed_names=fit.fixed_names,
-        covariances=fit.recipe.names[len(fit.stats.sizes) : -1],
+        covariances=fit.recipe.names[len(fit.stats.sizes) : -len(design.formula.residual_names)],
         whole=fit.values,
         whole_beta=fit.uncentre(fit.beta),
         values=values,

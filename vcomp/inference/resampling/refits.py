@@ -30,6 +30,7 @@ from vcomp.estimators.likelihood import (
     Stacked,
     StackedLikelihood,
     StackedStrata,
+    VanishedResidualError,
     choose_engine,
     maximise,
     maximise_stack,
@@ -219,6 +220,8 @@ class OfMatrices:
                 likelihood.matrices_of(self._start), int(self._options.max_iter), TOLERANCE
             )
             beta, _ = likelihood.fixed_effects(end.S)
+        except VanishedResidualError as error:
+            return Refitted.failed(self._start.size, stats.Xy.size, str(error))
         except np.linalg.LinAlgError:
             return Refitted.failed(self._start.size, stats.Xy.size)
         return Refitted(likelihood.components(end.S), beta, end.loglike, end.converged)
