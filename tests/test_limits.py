@@ -75,9 +75,7 @@ def refused_with_weights():
     ):
         with pytest.raises(VcompError, match="weights="):
             getattr(res, name)(**arguments)
-    with pytest.raises(EstimationError, match="use interval='mls'"):
-        res.conf_int(interval="robust")
-    for interval in ("mls", "profile", res.bootstrap(5)):
+    for interval in ("robust", "mls", "profile", res.bootstrap(5)):
         assert res.conf_int(interval=interval).notna().any().all()
     known = vcomp.fit(CROSSED, DATA, known_variance=0.001 * WEIGHTS)
     with pytest.raises(EstimationError, match="from_components"):
@@ -205,9 +203,7 @@ def refused_with_slopes():
     ):
         with pytest.raises(EstimationError, match="without random slopes"):
             getattr(res, name)(**arguments)
-    with pytest.raises(EstimationError, match="use interval='mls'"):
-        res.conf_int(interval="robust")
-    for interval in ("mls", "wald", res.bootstrap(5)):
+    for interval in ("robust", "mls", "wald", res.bootstrap(5)):
         assert res.conf_int(interval=interval).notna().any().all()
 
 
@@ -229,10 +225,8 @@ def refused_with_residuals():
     ):
         with pytest.raises(EstimationError, match="one residual variance"):
             getattr(res, name)(**arguments)
-    with pytest.raises(EstimationError, match="use interval='mls'"):
-        res.conf_int(interval="robust")
     assert len(res.error_variances()) == 5
-    for interval in ("mls", "profile", res.bootstrap(5)):
+    for interval in ("robust", "mls", "profile", res.bootstrap(5)):
         assert res.conf_int(interval=interval).notna().any().all()
 
 
@@ -253,13 +247,13 @@ def tables_of_factors():
 CHECKS = {
     "[random slopes](../howto/random-slopes.md)": slopes_in_parts,
     "[Tests of factors and marginal means]": tables_of_factors,
-    "D-studies, robust intervals": refused_with_slopes,
+    "D-studies, resampling of facets": refused_with_slopes,
     "link functions": lambda: refuses_options("family", "link"),
     "[residual variances by level]": refused_with_residuals,
     "residual variances that are functions": lambda: refuses_options("correlation", "varPower"),
     "known covariance matrices": lambda: refuses_options("cov", "pedigree"),
     "[weights and known variances](../howto/weights.md)": weights_in_parts,
-    "closed forms, robust intervals": refused_with_weights,
+    "closed forms, resampling of facets": refused_with_weights,
     "known variances with random slopes": known_variances_with_slopes,
     "priors": lambda: refuses_options("priors"),
     "imputation": missing_values,

@@ -369,8 +369,7 @@ def test_a_model_with_slopes_has_their_effects_and_residuals_without_them():
         samples["residuals"].values, e / np.sqrt(e @ e / (180 - 40)), atol=1e-10
     )
     assert not any("by g" in t.of for t in found.tests if t.assumption == "equal slopes")
-    assert "Default intervals (robust)" not in found.verdicts.index
-    assert "use the default" not in str(found)
+    assert "Default intervals (robust)" in found.verdicts.index
     np.testing.assert_allclose(found.rows.fitted, res.fittedvalues, rtol=1e-12)
     titles = [ax.get_title() for ax in found.plot()]
     assert titles == [

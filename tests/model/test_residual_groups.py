@@ -252,20 +252,20 @@ def test_error_variances_are_the_components_and_their_dstudies(res):
 
 
 def test_a_dstudy_has_the_mean_of_the_error_variances(res):
-    study = res.dstudy(object="sys", topic=20)
+    study = res.dstudy(object="sys", topic=20, interval="mls")
     wanted = res.error_variances(object="sys", topic=20)["abs_err_var"].mean()
     assert study.table["abs_err_var"].iloc[0] == pytest.approx(wanted, rel=1e-12)
     J = np.array([0.0, 1.0, *[0.2] * 5]) / 20
     se = np.sqrt(J @ res.cov_vcomp().to_numpy() @ J)
     assert study.table["abs_err_var_se"].iloc[0] == pytest.approx(se, rel=1e-10)
     assert any("mean of the residual variances" in note for note in study.notes)
-    quantity = res.quantity("abs_err_var", object="sys", topic=20)
+    quantity = res.quantity("abs_err_var", object="sys", topic=20, interval="mls")
     assert quantity.estimate == pytest.approx(wanted, rel=1e-12)
     assert quantity.se == pytest.approx(se, rel=1e-10)
 
 
 def test_each_level_has_the_dstudy_of_its_residual(res):
-    study, v = res.dstudy(object="sys", topic=[5, 20]), res.vcomp
+    study, v = res.dstudy(object="sys", topic=[5, 20], interval="mls"), res.vcomp
     assert list(study.by_level) == [f"s{i}" for i in range(5)]
     for level, own in study.by_level.items():
         values = {"sys": v["sys"], "topic": v["topic"], "Residual": v[f"Residual[sys={level}]"]}
@@ -308,6 +308,22 @@ def test_a_gstudy_has_residual_variances_by_level(res):
     np.testing.assert_allclose(study.vcomp, other.vcomp, rtol=1e-9)
     with pytest.raises(vcomp.DataError, match="no column 'halve'"):
         vcomp.gstudy("sys x topic", DATA, "y", residual="halve")
+
+
+def test_robust_dstudies_have_the_influences_on_the_mean_residual(res):
+    """The relative variances of the mean's squares are those of the influences of the rows."""
+    components = res._record.robust_components()
+    levels, mean = components.levels, components.with_one_residual().levels
+    A = np.zeros((3, 7))
+    A[:2, :2], A[2, 2:] = np.eye(2), 0.2
+    influences = A @ levels.inverse
+    expected = influences @ levels.shared @ influences.T
+    found = mean.inverse @ mean.shared @ mean.inverse
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-14)
+    normal = mean.inverse @ mean.information @ mean.inverse
+    np.testing.assert_allclose(normal, A @ levels.inverse @ A.T, rtol=1e-9)
+    row = res.dstudy(object="sys", topic=20, interval="robust").table.iloc[0]
+    assert row["abs_err_var_low"] < row["abs_err_var"] < row["abs_err_var_high"]
 
 
 def test_r2_has_the_mean_residual_of_the_rows(res):
@@ -356,7 +372,6 @@ def test_summary_names_the_groups(res):
 
 
 REFUSED = [
-    (lambda r: r.conf_int(interval="robust"), "interval='mls'"),
     (lambda r: r.diagnose(), "res.resid"),
     (lambda r: r.crosscheck(), "fit by the other"),
     (lambda r: r.jackknife("sys"), "use bootstrap"),
@@ -368,8 +383,7 @@ REFUSED = [
     (lambda r: r.scale, "error_variances()"),
     (lambda r: r.test("topic", test="f"), "test='lrt'"),
     (lambda r: r.test("Residual[sys=s0]"), "test('Residual')"),
-    (lambda r: r.dstudy(topic=5, interval="robust"), "interval='mls'"),
-    (lambda r: r.fixed_effects(cov_type="robust"), "cov_type='model'"),
+    (lambda r: r.dstudy(topic=5, interval="f"), "interval='mls'"),
     (lambda r: vcomp.presets.precision(r), "leave residual= out"),
 ]
 

@@ -308,3 +308,21 @@ def test_published_components_need_no_reason():
     study = vcomp.from_components(known, cov=np.diag([0.5, 0.3, 0.1])).dstudy(i=10)
     assert "modified large sample" in str(study)
     assert "treated as normal" not in str(study)
+
+
+@pytest.mark.parametrize("options", [{"weights": "w"}, {"residual": "sys"}, {}], ids=str)
+def test_matrices_and_weights_need_rows_in_memory(frame, options, tmp_path):
+    rng = np.random.default_rng(3)
+    rows = frame.assign(x=rng.normal(size=len(frame)), w=rng.uniform(0.5, 2.0, len(frame)))
+    formula = "score ~ (1|topic)" if options else "score ~ x + (x|topic)"
+    path = tmp_path / "rows.csv"
+    rows.to_csv(path, index=False)
+    streamed, kept = (vcomp.fit(formula, path, stream=s, **options) for s in (True, False))
+    with pytest.raises(vcomp.DataError, match="stream=False, or use interval='mls'"):
+        streamed.conf_int(interval="robust")
+    with pytest.raises(vcomp.DataError, match="stream=False, or use cov_type='model'"):
+        streamed.fixed_effects(cov_type="robust")
+    expected = kept.conf_int(interval="mls")
+    np.testing.assert_allclose(streamed.conf_int(), expected, rtol=1e-5)
+    assert kept.conf_int(interval="robust").notna().all().all()
+    assert kept.fixed_effects(cov_type="robust")["std_error"].gt(0.0).all()

@@ -380,8 +380,6 @@ META = vcomp.fit(MODEL, DATA, known_variance="v")
 @pytest.mark.parametrize(
     "refused",
     [
-        lambda: WEIGHTED.conf_int(interval="robust"),
-        lambda: WEIGHTED.fixed_effects(cov_type="robust"),
         lambda: WEIGHTED.anova_table(),
         lambda: WEIGHTED.diagnose(),
         lambda: WEIGHTED.resample("a", 20),

@@ -98,6 +98,13 @@ class HasDStudies:
         """Return the source of intervals of D-studies."""
         return self._source(interval, negative)
 
+    def _residuals(self, source: IntervalSource) -> VarianceComponents | None:
+        """Return the components with the residual variance of each level; None with one.
+
+        They have the influences by level that the source of the intervals has.
+        """
+        return None
+
     def _planned_notes(self) -> tuple[str, ...]:
         """Return sentences on the components that a D-study starts from."""
         return ()
@@ -172,7 +179,7 @@ class HasDStudies:
         2  0.957  0.979
         3  0.960  0.981
         """
-        planned = self._planned_components()
+        planned, source = self._planned_components(), self._planned_source(interval, negative)
         study = dstudy(
             planned,
             design,
@@ -184,10 +191,9 @@ class HasDStudies:
             sizes=all_sizes(sizes, n, planned.facet_names, alpha=alpha, object=object),
             alpha=alpha,
             negative=negative,
-            interval=self._planned_source(interval, negative),
+            interval=source,
         )
-        notes, own = (*study.notes, *self._planned_notes()), self._components()
-        residuals = None if own.groups is None else own
+        notes, residuals = (*study.notes, *self._planned_notes()), self._residuals(source)
         return replace(study, mean=self._mean_of_scores(), notes=notes, residuals=residuals)
 
     @guarded

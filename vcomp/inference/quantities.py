@@ -122,6 +122,8 @@ class LevelVariances:
     shared : (m, k, k) products of the influences of all pairs of rows that share a group of this
         set and of no finer one
     few : facets that have too few levels to be used, with their numbers of levels
+    inverse : (k, k) of the information in the directions in which covariance matrices keep their
+        ranks; None if all components were estimated
     """
 
     information: FloatArray
@@ -129,6 +131,38 @@ class LevelVariances:
     sizes: FloatArray
     shared: FloatArray
     few: Mapping[str, int]
+    inverse: FloatArray | None = None
+
+    def combined(self, A: FloatArray) -> LevelVariances:
+        """Return the products of influences on linear combinations of the components.
+
+        Parameters
+        ----------
+        A : (m, k) weights
+        """
+        inverse = np.linalg.inv(self.information) if self.inverse is None else self.inverse
+        influences = A @ inverse
+        of_combined = influences @ A.T
+        information = information_of(of_combined)
+        to_scores = information @ influences
+        shared = to_scores @ self.shared @ to_scores.T
+        return replace(self, information=information, shared=shared, inverse=of_combined)
+
+
+def information_of(covariance: FloatArray) -> FloatArray:
+    """Return the information whose inverse is a covariance matrix, zero where that has no rank.
+
+    Examples
+    --------
+    >>> information_of(np.diag([4.0, 0.0]))
+    array([[0.25, 0.  ],
+           [0.  , 0.  ]])
+    """
+    unit = np.sqrt(np.diagonal(covariance))
+    unit = np.outer(unit, unit)
+    unit[unit == 0.0] = 1.0
+    found: FloatArray = np.linalg.pinv(covariance / unit, rcond=1e-12, hermitian=True) / unit
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,12 +240,16 @@ class VarianceComponents:
     @property
     def covariance_names(self) -> tuple[str, ...]:
         """Names of the components that are covariances of random slopes."""
-        variances = {row[i] for m in self.matrices for i, row in enumerate(m.places)}
-        first = len(self.names) - self.n_residuals
-        is_variance = [
-            not self.matrices or i in variances or i >= first for i in range(len(self.names))
-        ]
-        return tuple(n for n, yes in zip(self.names, is_variance, strict=True) if not yes)
+        return tuple(self.names[place] for place in sorted(self.covariance_pairs))
+
+    @property
+    def covariance_pairs(self) -> dict[int, tuple[int, int]]:
+        """Positions of the two variances of each component that is a covariance."""
+        return {
+            matrix.places[i][j]: (matrix.places[i][i], matrix.places[j][j])
+            for matrix in self.matrices
+            for i, j in combinations(range(len(matrix.places)), 2)
+        }
 
     def correlations(self) -> FloatArray:
         """Return the correlation of each covariance of random slopes, (k,); nan of variances."""
@@ -253,6 +291,7 @@ class VarianceComponents:
             facets=self.facets[: first + 1],
             values=A @ self.values,
             cov=None if self.cov is None else _combined(A, self.cov),
+            levels=None if self.levels is None else self.levels.combined(A),
             inverse_n={},
             matrices=(),
             groups=None,

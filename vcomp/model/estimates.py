@@ -483,7 +483,7 @@ def fixed_fit(record: FitRecord, rows: RowAccess | None) -> FixedFit:
         names=record.exog_names,
         stats=None if rows is None else rows.data.statistics,
         design=None if rows is None else rows.data.design,
-        facets=record.components.facets,
+        facets=record.components.facets[: -record.components.n_residuals],
         levels=record.fixed_levels,
         left_out=record.left_out,
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeAlias
 
 from vcomp.exceptions import EstimationError
-from vcomp.inference import Projected, VarianceComponents, resampling
+from vcomp.inference import Projected, resampling
 from vcomp.inference.intervals import (
     LOCAL_INTERVALS,
     Combined,
-    FromComponents,
     IntervalName,
     IntervalSource,
     check_local_interval,
@@ -44,7 +44,7 @@ def _is_profiled(record: FitRecord) -> bool:
     return of_known and estimate.converged and not estimate.monte_carlo
 
 
-POOLED = ("auto", "mls", "log", "wald")
+POOLED = ("auto", "robust", "mls", "log", "wald")
 """Intervals of components in which several residual variances are pooled."""
 
 
@@ -114,16 +114,14 @@ def source_of(
 def pooled_source(
     record: FitRecord,
     rows: RowAccess | None,
-    components: VarianceComponents,
     interval: IntervalMethod,
     negative: Projected,
 ) -> IntervalSource:
-    """Return the source of intervals of a fit that has several residual variances.
+    """Return the source of intervals of a fit with the mean of several residual variances.
 
     Parameters
     ----------
     record, rows, interval, negative : as of :func:`source_of`
-    components : with the mean of them as the residual
 
     Raises
     ------
@@ -133,16 +131,15 @@ def pooled_source(
         If it needs the rows, and the result was loaded without them.
     """
     if interval in POOLED:
-        fixed = record.estimate.beta, record.estimate.cov_beta
-        name = "mls" if interval == "auto" else interval
-        return FromComponents(components, name, negative, *fixed)
+        source = record.of_components(interval, negative)
+        return replace(source, components=source.components.with_one_residual())
     if interval in LOCAL_INTERVALS:
         raise EstimationError(
             f"interval={interval!r} is for models with one residual variance; use interval='mls', "
             "'log', 'wald', 'profile' or 'bootstrap'"
         )
-    source = source_of(record, rows, interval, negative)
-    return Combined(source, record.tables.components.pooling())
+    whole = source_of(record, rows, interval, negative)
+    return Combined(whole, record.tables.components.pooling())
 
 
 def _check_own(replicates: resampling.Replicates, names: tuple[str, ...]) -> None:

@@ -12,11 +12,11 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, Json, LongArray
 from vcomp.codec import Format, stored
-from vcomp.data import OffsetOfRows, WeightsOfRows, refuse_weights
+from vcomp.data import OffsetOfRows, WeightsOfRows
 from vcomp.design import Design, Structure
 from vcomp.estimators import Estimate, quadratic
 from vcomp.exceptions import DataError, EstimationError, VcompError
-from vcomp.formula import REPLICATE, RESIDUAL, Formula, closure, refuse_blocks
+from vcomp.formula import REPLICATE, RESIDUAL, closure
 from vcomp.inference import (
     NOT_CONVERGED,
     LevelVariances,
@@ -107,12 +107,6 @@ def two_way_mean_squares(
     means = table.sums / table.counts
     rows, columns = structure.facets
     return replace(TwoWayMeanSquares.of(means, rows, columns), n_replicates=n_replicates)
-
-
-def _not_robust(model: Formula | VarianceComponents) -> str:
-    """Return why a model of covariance matrices has no robust intervals."""
-    what = "without random slopes" if model.has_slopes else "with one residual variance"
-    return f"robust intervals are for models {what}"
 
 
 _MANY = 2**53
@@ -265,6 +259,15 @@ def _known(made: Callable[[], LevelVariances | None]) -> LevelVariances | None:
         return None
 
 
+def _check_single_rows(found: SummedData, what: str, instead: str) -> None:
+    """Refuse slopes, residual groups and weights of rows that are not in memory."""
+    if found.rows is None and (found.design.blocks is not None or found.weights is not None):
+        raise DataError(
+            f"{what} of random slopes, several residual variances or weights needs the rows in "
+            f"memory, and they were read in parts; fit them with stream=False, or use {instead}"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class TablesOfFit:
     """The tables of a fit whose data are in memory; a pickle holds them as :class:`StoredTables`.
@@ -318,10 +321,12 @@ class TablesOfFit:
             If the residual or all components are estimated at zero.
         """
         found = self.found
-        if found.design.blocks is not None:
-            raise EstimationError(f"{_not_robust(found.design.formula)}; use interval='mls'")
-        refuse_weights(found.weights, "interval='robust'", "use interval='mls'")
-        return level_variances(found.design, found.statistics, found.total, self.estimate.values)
+        estimate = self.estimate
+        covariance = None if found.design.blocks is None else estimate.covariances["expected"]
+        _check_single_rows(found, "interval='robust'", "interval='mls'")
+        return level_variances(
+            found.design, found.statistics, found.total, estimate.values, covariance
+        )
 
     @cached_property
     def fixed_levels(self) -> LevelVariances | None:
@@ -334,10 +339,10 @@ class TablesOfFit:
         EstimationError
             If the residual is estimated at zero.
         """
-        found = self.found
-        refuse_blocks(found.design.formula, "cov_type='robust'", "use cov_type='model'")
-        refuse_weights(found.weights, "cov_type='robust'", "use cov_type='model'")
-        v = positive_residual(self.estimate.values, "cov_type='robust'", "cov_type='model'")
+        found, v = self.found, self.estimate.values
+        _check_single_rows(found, "cov_type='robust'", "cov_type='model'")
+        if found.design.blocks is None:
+            v = positive_residual(v, "cov_type='robust'", "cov_type='model'")
         if not found.design.fixed.names:
             return None
         means = self.estimate.method == "anova"
@@ -555,8 +560,6 @@ class FitRecord:
         components, reason = self.tables.components, ""
         if interval == "robust":
             components = self.robust_components()
-        elif interval == "auto" and components.matrices:
-            reason = _not_robust(components)
         elif interval == "auto":
             n_levels = dict(zip(self.structure.facets, self.structure.n_levels, strict=True))
             components, reason = with_influences(components, n_levels, lambda: self.tables.levels)

@@ -27,7 +27,7 @@ from vcomp.gtheory import (
     weights,
 )
 from vcomp.inference import Projected, VarianceComponents, check_policy
-from vcomp.inference.intervals import IntervalSource, wald_interval
+from vcomp.inference.intervals import FromComponents, IntervalSource, wald_interval
 from vcomp.model.interval_sources import IntervalMethod, pooled_source, source_of
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import EffectSolution, Fitted, RowAccess
@@ -97,8 +97,14 @@ class UniverseScores(HasDStudies, Fitted):
         components = self._record.tables.components
         if components.groups is None:
             return self._source(interval, negative)
-        pooled = self._planned_components()
-        return pooled_source(self._record, self._rows, pooled, interval, negative)
+        return pooled_source(self._record, self._rows, interval, negative)
+
+    def _residuals(self, source: IntervalSource) -> VarianceComponents | None:
+        components = self._record.tables.components
+        if components.groups is None:
+            return None
+        robust = isinstance(source, FromComponents) and source.components.levels is not None
+        return self._record.robust_components() if robust else components
 
     def _planned_notes(self) -> tuple[str, ...]:
         groups, weights = self._record.tables.components.groups, self._record.weights

@@ -120,7 +120,7 @@ def given_by(point):
     }
     for t in range(len(point.equations.sums.terms)):
         found[f"effects {t}"] = point.effects(t)
-        found[f"covariances {t}"] = point.prediction_covariances(t)
+        found[f"covariances {t}"] = point.prediction_covariances(point.equations.positions(t))
     return found
 
 

@@ -195,6 +195,11 @@ class BlockEquations:
         keys = np.maximum(rows, columns) * self.n_effects + np.minimum(rows, columns)
         return np.searchsorted(self._keys, keys)
 
+    def positions(self, term: int) -> list[LongArray]:
+        """Return for each effect of a term its positions among the unknowns, by level."""
+        effects = np.arange(self.n_effects)
+        return [effects[self.places[c]] for c in self.sums.terms[term]]
+
     @property
     def parts(self) -> list[RowsPart | PriorPart]:
         """Derivatives of C by all natural parameters."""
@@ -519,8 +524,15 @@ class BlockPoint:
 
     def effects(self, term: int) -> FloatArray:
         """Return the predicted effects of a term, (levels, q)."""
-        columns = self.equations.sums.terms[term]
-        return np.column_stack([self._solved[0][self.equations.places[c]] for c in columns])
+        return np.column_stack([self._solved[0][at] for at in self.equations.positions(term)])
+
+    def predicted_columns(self, term: int) -> FloatArray:
+        """Return C_t of V⁻¹X = R⁻¹(X − Σ Z_tC_t), (levels, q, p)."""
+        return np.stack([self._border[at] for at in self.equations.positions(term)], axis=1)
+
+    def precision(self, term: int) -> FloatArray:
+        """Return Λ⁻¹ of a term."""
+        return self._precisions[term]
 
     def combined_variances(self, rows: Any, X: FloatArray) -> FloatArray:
         """Return the prediction error variances of combinations of effects, (m,).
@@ -533,22 +545,23 @@ class BlockPoint:
         white = self.fixed.whitened(X - rows @ self._border)
         return self.factor.quadratics(rows) + np.square(white).sum(axis=1)
 
-    def prediction_covariances(self, term: int, *, beta_known: bool = False) -> FloatArray:
-        """Return the covariance matrices of û − u of the levels of a term, (levels, q, q).
+    def prediction_covariances(
+        self, at: Sequence[LongArray], *, beta_known: bool = False
+    ) -> FloatArray:
+        """Return the covariance matrices of û − u of effects of each level, (levels, q, q).
 
         Parameters
         ----------
-        term : its position
+        at : for each of the q effects its positions among the unknowns, by level
         beta_known : whether the fixed effects are known, not estimated
         """
         from scipy.sparse import csr_array
 
-        equations, columns = self.equations, self.equations.sums.terms[term]
-        at = [np.arange(equations.n_effects)[equations.places[c]] for c in columns]
-        levels, shape = np.arange(at[0].size), (at[0].size, equations.n_effects)
+        levels, shape = np.arange(at[0].size), (at[0].size, self.equations.n_effects)
         units = [csr_array((np.ones(levels.size), (levels, a)), shape=shape) for a in at]
-        found = np.empty((levels.size, len(columns), len(columns)))
-        for a, b in equations.pairs[term]:  # 4x'C⁻¹y = (x + y)'C⁻¹(x + y) − (x − y)'C⁻¹(x − y)
+        found = np.empty((levels.size, len(at), len(at)))
+        # 4x'C⁻¹y = (x + y)'C⁻¹(x + y) − (x − y)'C⁻¹(x − y)
+        for a, b in combinations_with_replacement(range(len(at)), 2):
             both = [self.factor.quadratics(units[a] + s * units[b]) for s in (1.0, -1.0)]
             found[:, a, b] = found[:, b, a] = 0.25 * (both[0] - both[1])
         if beta_known:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from vcomp._typing import BoolArray, FloatArray
+from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.estimators.likelihood.block_equations import BlockEquations, BlockPoint
 from vcomp.estimators.likelihood.block_parts import BlockSums
 from vcomp.estimators.likelihood.cone import (
@@ -195,10 +195,35 @@ class _MatricesPoint:
         combined = csr_array((np.concatenate(values), places), shape=shape)
         return self.point.combined_variances(combined, X)
 
+    def predicted_columns(self, term: int) -> FloatArray:
+        """Return the effects of a bar that the columns of X predict, (levels, q, p)."""
+        K = self._from_floored(term, 1.0) @ self._bases[term]
+        return np.asarray(K @ self.point.predicted_columns(term))
+
     def prediction_covariances(self, term: int, *, beta_known: bool) -> FloatArray:
         """Return the covariance matrices of û − u of a bar, (levels, q, q)."""
-        U = self._from_floored(term, 0.5) @ self._bases[term]
-        return U @ self.point.prediction_covariances(term, beta_known=beta_known) @ U.T
+        U, at = self._from_floored(term, 0.5) @ self._bases[term], self.equations.positions(term)
+        return U @ self.point.prediction_covariances(at, beta_known=beta_known) @ U.T
+
+    def expected_products(self, terms: Sequence[int], levels: Sequence[LongArray]) -> FloatArray:
+        """Return the expectations Z_h'PZ_h of the products of Z_h'Py, (m, q, q).
+
+        Parameters
+        ----------
+        terms : bars with the same levels
+        levels : for each bar its number of each of the m levels
+        """
+        from scipy.linalg import block_diag
+
+        at = [
+            positions[own]
+            for t, own in zip(terms, levels, strict=True)
+            for positions in self.equations.positions(t)
+        ]
+        Q = block_diag(*(self.point.precision(t) for t in terms))
+        U = block_diag(*(self._bases[t] for t in terms))
+        found: FloatArray = U @ (Q - Q @ self.point.prediction_covariances(at) @ Q) @ U.T
+        return found
 
     def _from_floored(self, term: int, power: float) -> FloatArray:
         """Return what effects of principal directions without variance are multiplied by."""
@@ -466,6 +491,14 @@ class MatricesLikelihood(LastPoint[_MatricesPoint]):
             return tuple(self._variances(point, known) for known in (False, True))
 
         return Solution(beta, cov_beta, tuple(effects[c] for c in range(len(effects))), variances)
+
+    def predicted_columns(self, v: FloatArray) -> tuple[FloatArray, ...]:
+        """Return C_t of V⁻¹X = R⁻¹(X − Σ Z_tC_t) for each term, (q_t, p), of centred columns."""
+        point, found = self.at(self.matrices_of(v)), dict[int, FloatArray]()
+        for t, term in enumerate(self.terms):
+            columns = point.predicted_columns(t) / np.sqrt(self.weight)
+            found.update(zip(term, np.ascontiguousarray(columns.swapaxes(0, 1)), strict=True))
+        return tuple(found[c] for c in range(len(found)))
 
     def _variances(self, point: _MatricesPoint, beta_known: bool) -> tuple[FloatArray, ...]:
         found: dict[int, FloatArray] = {}

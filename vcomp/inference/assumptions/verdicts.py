@@ -159,13 +159,13 @@ def verdicts_of(
     inflation : how many times as large variances are with outliers, by what these are of
     rows : those that are outlying
     slopes : tests of slopes that the model has not
-    has_slopes : whether the model has random slopes: D-studies and robust intervals are for others
+    has_slopes : whether the model has random slopes: D-studies are for others
     """
     every = [
         _of_estimates(found, inflation or {}, rows),
         _of_fixed_effects(found, slopes),
-        None if has_slopes else _of_default_intervals(found, sizes),
-        _of_normal_theory(found, "" if has_slopes else "; use the default"),
+        _of_default_intervals(found, sizes),
+        _of_normal_theory(found),
         *(_of_f_test(found, table) for table in tables),
         _of_tau(found, sizes, tables),
         None if has_slopes else _of_sizes(found, tables),
@@ -273,7 +273,7 @@ def _of_fixed_effects(
     return Verdict(number, _degree(unequal), " ".join(words))
 
 
-def _of_normal_theory(found: Sequence[Deviation], instead: str) -> Verdict:
+def _of_normal_theory(found: Sequence[Deviation]) -> Verdict:
     number = "Intervals from normal theory (mls, f, satterthwaite, log, wald, profile, bootstrap)"
     deviating = _some(found, "normality", "outliers", "equal variances")
     if not deviating:
@@ -285,11 +285,11 @@ def _of_normal_theory(found: Sequence[Deviation], instead: str) -> Verdict:
         return Verdict(
             number, _degree(deviating),
             f"With the kurtosis of {heaviest.of} a standard error is about "
-            f"{display.number(factor, 2)} times that of normal theory{instead}.",
+            f"{display.number(factor, 2)} times that of normal theory; use the default.",
         )  # fmt: skip
     return Verdict(
         number, _degree(deviating), f"They assume normal effects of one variance, and "
-        f"{_names(deviating)} deviate{instead}.",
+        f"{_names(deviating)} deviate; use the default.",
     )  # fmt: skip
 
 

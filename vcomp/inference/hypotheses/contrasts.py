@@ -81,7 +81,7 @@ class FixedFit:
     names : of the fixed effects
     stats : sums of the rows, None after loading
     design : of the rows; None after loading
-    facets : of each component, with those that they are nested in
+    facets : of each component of a term, with those that they are nested in
     levels : computes the products of the contributions of rows to the fixed effects
     left_out : names of columns that are linear combinations of others, and have no effect
     """
@@ -332,7 +332,10 @@ class FixedFit:
         estimate = self.estimate
         errors = estimate.fixed_errors
         slopes = None if errors is None else errors.slopes
-        found = Clustered.of(self.levels(), self.facets, estimate.values, slopes)
+        values = estimate.values[: len(self.facets)]
+        if errors is None or not errors.keeps_negative:
+            values = np.maximum(values, 0.0)
+        found = Clustered.of(self.levels(), self.facets, values, slopes)
         return Satterthwaite.normal(found.cov_beta) if ddf == "normal" else found
 
     def _kenward_roger(self, L: FloatArray) -> tuple[KenwardRoger, FloatArray]:

@@ -20,6 +20,7 @@ from vcomp.design import Chunk, Design
 from vcomp.estimators import Estimate, FixedErrors
 from vcomp.estimators.likelihood import (
     FixedForms,
+    MatricesLikelihood,
     choose_engine,
     errors_of_fixed,
     predicted_columns,
@@ -176,8 +177,8 @@ class Clustered:
         Parameters
         ----------
         levels : products of the contributions
-        facets : of each component, with those that they are nested in
-        values : (k + 1,) components
+        facets : of each component of a term, with those that they are nested in
+        values : of these components, no variance negative
         slopes : (k + 1, p, p) ∂Φ/∂σ²_t; None if they are not known
 
         Raises
@@ -195,8 +196,8 @@ class Clustered:
                     "this fit has no derivatives of its covariance matrix to replace them",
                     column=sorted(chosen)[0],
                 )
-            own = [t for t, used in enumerate(facets[:-1]) if used == chosen]
-            parts[m] = sum((max(values[t], 0.0) * slopes[t] for t in own), np.zeros_like(parts[m]))
+            own = [t for t, used in enumerate(facets) if used == chosen]
+            parts[m] = np.tensordot(values[own], slopes[own], 1)
         half = np.linalg.cholesky(solve_positive(levels.information, np.eye(parts.shape[1])))
         relative = np.linalg.solve(half, np.linalg.solve(half, parts.sum(axis=0)).T)
         d, P = np.linalg.eigh(0.5 * (relative + relative.T))
@@ -257,7 +258,7 @@ def fixed_level_variances(
     ----------
     design, stats : of the data
     total : ``total(of, *known)`` is the sum of ``of(*known, chunk)`` over parts of the coded rows
-    v : (k + 1,) components, none negative, the residual positive
+    v : (k + 1,) components, no variance negative, the residuals positive
     means : whether β̂ is the mean of all rows, not that by generalised least squares
     """
     if stats.wide is not None and stats.wide.n_fixed > WIDE.formed:
@@ -266,15 +267,22 @@ def fixed_level_variances(
             "part, which are not formed for a factor of so many levels; use cov_type='model'"
         )
     T = design.transform
-    beta, cov = choose_engine(stats).fixed_effects(v)
+    residuals = v[v.size - (1 if stats.blocks is None else stats.blocks.n_residuals) :]
+    if stats.blocks is None:
+        beta, cov = choose_engine(stats).fixed_effects(v)
+        effects = predicted_columns(stats, v)
+    else:
+        likelihood = MatricesLikelihood(stats, reml=True)
+        beta, cov = likelihood.fixed_effects(likelihood.matrices_of(v))
+        effects = likelihood.predicted_columns(v)
     phi: FloatArray = cov if isinstance(cov, np.ndarray) else cov.toarray()
-    effects = predicted_columns(stats, v)
     half: FloatArray = np.linalg.cholesky(phi).astype(float)
     if means:
         beta, effects = stats.Xy / stats.n, tuple(np.zeros_like(e) for e in effects)
-    to_beta = (np.eye(1) / stats.n if means else phi / v[-1]) @ T.T
+        residuals = np.ones(1)
+    to_beta = (np.eye(1) / stats.n if means else phi) @ T.T
 
-    contributions = _Contributions(beta, effects, to_beta, half)
+    contributions = _Contributions(beta, effects, residuals, to_beta, half)
     information = solve_positive(T @ phi @ T.T, np.eye(len(phi)))
     return level_products(design, total, contributions, information)
 
@@ -286,21 +294,26 @@ class _Contributions:
     Attributes
     ----------
     beta : (p,) estimate
-    effects : for each term V_t V⁻¹X by group
+    effects : for each term C_t of V⁻¹X = R⁻¹(X − Σ Z_tC_t), by group
+    residuals : residual variances
     to_beta : (p, p) matrix from weighted residuals to the estimate
     half : (p, p) Cholesky factor of Cov(β̂)
     """
 
     beta: FloatArray
     effects: tuple[FloatArray, ...]
+    residuals: FloatArray
     to_beta: FloatArray
     half: FloatArray
 
     def __call__(self, chunk: Chunk) -> Iterator[FloatArray]:
         weights = np.array(chunk.X)
-        for codes, of_term in zip(chunk.codes, self.effects, strict=True):
-            weights -= of_term[codes]
-        weights = weights @ self.to_beta
+        columns = chunk.effects or (None,) * len(self.effects)
+        for codes, of_term, z in zip(chunk.codes, self.effects, columns, strict=True):
+            weights -= of_term[codes] if z is None else of_term[codes] * z[:, None]
+        of_rows = 0 if chunk.residual_codes is None else chunk.residual_codes
+        precision = np.ones(1) if chunk.weights is None else chunk.weights
+        weights = (weights * (precision / self.residuals[of_rows])[:, None]) @ self.to_beta
         yield weights * (chunk.y - chunk.X @ self.beta)[:, None]
         for column in self.half.T:
             yield weights * (chunk.X @ column)[:, None]

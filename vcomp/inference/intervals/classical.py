@@ -285,10 +285,20 @@ class MeanSquares:
         return replace(self, values=np.maximum(self.basis @ components[self.places], self.values))
 
 
-def mean_squares(components: VarianceComponents) -> MeanSquares | None:
+def mean_squares(
+    components: VarianceComponents, covariance: int | None = None
+) -> MeanSquares | None:
     """Return the mean squares that represent estimated components, eq. (10.4).
 
-    If a component is at its bound they are those of the estimates without bounds.
+    If a component is at its bound they are those of the estimates without bounds. A covariance of
+    slopes is a mean product, which has no limits; it is the difference of two mean squares, of
+    the sum and the difference of both effects in their units.
+
+    Parameters
+    ----------
+    components : estimated
+    covariance : position of the covariance that the mean squares represent; other ones are left
+        out then
 
     Returns
     -------
@@ -318,12 +328,20 @@ def mean_squares(components: VarianceComponents) -> MeanSquares | None:
     if cov is None:
         return None
     free = np.isfinite(np.diagonal(cov)) & (np.diagonal(cov) > 0.0)
+    if covariance is not None:
+        if not free[covariance]:
+            return None
+        free[[place for place in components.covariance_pairs if place != covariance]] = False
     if not free.any():
         return None
     places = np.flatnonzero(free)
     inside = cov[np.ix_(free, free)]
-    basis = _basis(inside, _is_finer(components.facets, free))
-    expected = _expected(basis, components.values[free])
+    covariances = np.isin(places, [*components.covariance_pairs])
+    finer = _is_finer(components.facets, free) & ~covariances & ~covariances[:, None]
+    basis = _basis(inside, finer)
+    if covariance is not None:
+        basis = _of_covariance(components, basis, places, covariance)
+    expected = _expected_squares(components, basis, places)
     spread = basis @ inside @ basis.T
     values = basis @ estimates[free]
     if not np.isfinite(spread).all() or (expected <= _NOTHING * _errors(spread)).any():
@@ -347,14 +365,46 @@ def _errors(spread: FloatArray) -> FloatArray:
 
 
 def expected_squares(components: VarianceComponents, squares: MeanSquares) -> FloatArray:
-    """Return the expectations of mean squares at the estimates of the components, (K,)."""
-    return _expected(squares.basis, components.values[squares.places])
+    """Return the expectations of mean squares at the estimates of the components, (K,).
+
+    The unit of a mean product is the root of those of its two mean squares.
+    """
+    return _expected_squares(components, squares.basis, squares.places)
 
 
 def _expected(basis: FloatArray, values: FloatArray) -> FloatArray:
     expected: FloatArray = basis @ values
     # Only in unbalanced designs can negative estimates make an expectation negative.
     return np.where(expected > 0.0, expected, basis @ np.maximum(values, 0.0))
+
+
+def _expected_squares(
+    components: VarianceComponents, basis: FloatArray, places: LongArray
+) -> FloatArray:
+    """Return the expectations; the unit of a mean product is the root of those of its squares."""
+    found = _expected(basis, components.values[places])
+    at = {int(place): k for k, place in enumerate(places)}
+    for place, pair in components.covariance_pairs.items():
+        if place in at and np.count_nonzero(basis[at[place]]) == 1:
+            found[at[place]] = np.sqrt(np.prod([found[at[own]] for own in pair]))
+    return found
+
+
+def _of_covariance(
+    components: VarianceComponents, basis: FloatArray, places: LongArray, covariance: int
+) -> FloatArray:
+    """Return the basis with mean squares of u_a/s_a ± u_b/s_b, s² those of two effects.
+
+    They take the places of one variance and of the covariance.
+    """
+    a, b = (int(np.searchsorted(places, own)) for own in components.covariance_pairs[covariance])
+    both = int(np.searchsorted(places, covariance))
+    expected = _expected_squares(components, basis, places)
+    alone = basis[a] / expected[a] + basis[b] / expected[b]
+    product = 2.0 * basis[both] / expected[both]
+    found = basis.copy()
+    found[a], found[both] = alone + product, alone - product
+    return found
 
 
 def unbiased_covariance(components: VarianceComponents) -> FloatArray | None:

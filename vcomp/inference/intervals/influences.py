@@ -16,11 +16,13 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.design import Chunk, Design
 from vcomp.estimators.likelihood import (
     LikelihoodEngine,
+    MatricesLikelihood,
     choose_engine,
     predicted,
     prediction_engine,
 )
 from vcomp.exceptions import EstimationError
+from vcomp.formula import closure
 from vcomp.inference.intervals.level_passes import (
     LevelSums,
     LevelWork,
@@ -28,7 +30,8 @@ from vcomp.inference.intervals.level_passes import (
     write_pulls,
 )
 from vcomp.inference.intervals.margin_sums import Groups, LevelLayout, MarginSums, Total
-from vcomp.inference.quantities import LevelVariances
+from vcomp.inference.intervals.matrix_influences import row_scores, with_matrices
+from vcomp.inference.quantities import LevelVariances, information_of
 from vcomp.statistics import Statistics
 
 FEWEST = 6
@@ -77,7 +80,11 @@ def exactly_shared(sets: Sequence[frozenset[str]], products: FloatArray) -> Floa
 
 
 def level_variances(
-    design: Design, stats: Statistics, total: Total, values: FloatArray
+    design: Design,
+    stats: Statistics,
+    total: Total,
+    values: FloatArray,
+    covariance: FloatArray | None = None,
 ) -> LevelVariances:
     """Return the products of the influences of rows on the components, by shared levels.
 
@@ -86,12 +93,16 @@ def level_variances(
     design, stats : of the data
     total : ``total(of, *known)`` is the sum of ``of(*known, chunk)`` over parts of the coded rows
     values : (k + 1,) estimates at which residuals are computed, negative ones as zero
+    covariance : of the estimates of covariance matrices or of several residuals, by the expected
+        information at the ranks of the matrices
 
     Raises
     ------
     EstimationError
         If the residual is not estimated above zero.
     """
+    if stats.blocks is not None or stats.log_weights is not None:
+        return _of_matrices(design, stats, total, values, covariance)
     v = positive_residual(values, "interval='robust'", "interval='mls'")
     layout = LevelLayout.of(design, _sets(design), total)
     fitted = choose_engine(stats)
@@ -110,6 +121,27 @@ def level_variances(
     )
     information = fitted.information(v, "expected" if "expected" in fitted.kinds else "average")
     return _level_variances(layout, information, 0.25 * exactly_shared(layout.sets, products))
+
+
+def _of_matrices(
+    design: Design,
+    stats: Statistics,
+    total: Total,
+    v: FloatArray,
+    covariance: FloatArray | None,
+) -> LevelVariances:
+    """Return :func:`level_variances` of rows in memory, with matrices, residuals or weights."""
+    nested_in = design.structure.nested_in
+    terms = [closure(frozenset(t.facets), nested_in) for t in design.formula.random]
+    matrices = with_matrices(stats, [term.name for term in design.terms])
+    likelihood = MatricesLikelihood(matrices, reml=True)
+    scores = row_scores(likelihood, matrices.cells, terms, v)
+    if covariance is None:
+        information = choose_engine(stats).information(v, "expected")
+        return level_products(design, total, lambda _: [scores], information)
+    inverse = np.where(np.isnan(covariance), 0.0, covariance)
+    found = level_products(design, total, lambda _: [scores], information_of(inverse))
+    return replace(found, inverse=inverse)
 
 
 def two_way_level_variances(

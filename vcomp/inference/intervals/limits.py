@@ -232,12 +232,27 @@ class FromComponents:
             used = used | quantities.b[:, covariances].any(axis=1)
         if not used.any():
             return found
-        normal = replace(self, interval="wald")._by_delta(quantities, alpha)
-        return replace(
-            normal if used.all() else found,
-            low=np.where(used, normal.low, found.low),
-            high=np.where(used, normal.high, found.high),
-        )
+        values, se = self.values(quantities), self.standard_errors(quantities)
+        normal = delta_limits(values, se, alpha, "real")
+        low, high = np.where(used, normal.low, found.low), np.where(used, normal.high, found.high)
+        if self.interval in ("auto", "robust", "mls"):
+            for row in np.flatnonzero(used & (quantities.form == "linear")):
+                ends = self._of_covariance(quantities.a[row], alpha)
+                if ends is not None:
+                    low[row], high[row] = ends
+        return replace(normal if used.all() else found, low=low, high=high)
+
+    def _of_covariance(self, weights: FloatArray, alpha: float) -> tuple[float, float] | None:
+        """Return the limits of a multiple of a covariance from two mean squares."""
+        (places,) = np.nonzero(weights)
+        if places.size != 1:
+            return None
+        made = robust_mean_squares if self.interval == "robust" else mean_squares
+        squares = made(self.components, int(places[0]))
+        if squares is None:
+            return None
+        low, high = linear_limits(squares, weights[None, :], alpha)
+        return float(low[0]), float(high[0])
 
     def _limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
         if isinstance(quantities, Smooth):

@@ -59,8 +59,15 @@ def with_influences(
     return replace(components, levels=found), ""
 
 
-def robust_mean_squares(components: VarianceComponents) -> MeanSquares | None:
+def robust_mean_squares(
+    components: VarianceComponents, covariance: int | None = None
+) -> MeanSquares | None:
     """Return the mean squares of the components with degrees of freedom from the data.
+
+    Parameters
+    ----------
+    components : with influences
+    covariance : position of the covariance that they represent, as for ``mean_squares``
 
     Returns
     -------
@@ -71,23 +78,14 @@ def robust_mean_squares(components: VarianceComponents) -> MeanSquares | None:
     EstimationError
         If the information on the components is singular to rounding.
     """
-    squares, levels = mean_squares(components), components.levels
+    squares, levels = mean_squares(components, covariance), components.levels
     if squares is None or levels is None:
         return None
     expected = expected_squares(components, squares)
-    at = np.ix_(squares.places, squares.places)
-    information = levels.information[at]
     # From scores of the components to relative influences on the mean squares
-    try:
-        inverse = solve(information, np.eye(len(information)))
-    except np.linalg.LinAlgError:
-        raise EstimationError(
-            "robust intervals cannot be computed: the information on the components is singular "
-            "to rounding, as one of them is very small next to the others; use interval='log'"
-        ) from None
-    to_squares = (squares.basis / expected[:, None]) @ inverse
-    shared = np.stack([to_squares @ t[at] @ to_squares.T for t in levels.shared])
-    normal = np.einsum("ij,jk,ik->i", to_squares, information, to_squares)
+    to_squares = (squares.basis / expected[:, None]) @ _inverse(squares, levels)
+    shared = np.stack([to_squares @ t @ to_squares.T for t in levels.shared])
+    normal = np.einsum("ij,jk,ik->i", to_squares, levels.information, to_squares)
     relation = _Relation.of(components, squares, levels)
     lower, upper, correlation = _variances(shared, levels.sizes, normal, relation)
     # Estimates by another method than likelihood: the same excess over their normal variance
@@ -98,6 +96,22 @@ def robust_mean_squares(components: VarianceComponents) -> MeanSquares | None:
         df_upper=2.0 / (upper * scale),
         correlation=correlation,
     )
+
+
+def _inverse(squares: MeanSquares, levels: LevelVariances) -> FloatArray:
+    """Return the rows of the information's inverse of the components of mean squares, (K, k)."""
+    if levels.inverse is not None:
+        return levels.inverse[squares.places]
+    at = np.ix_(squares.places, squares.places)
+    found = np.zeros((squares.places.size, len(levels.information)))
+    try:
+        found[:, squares.places] = solve(levels.information[at], np.eye(squares.places.size))
+    except np.linalg.LinAlgError:
+        raise EstimationError(
+            "robust intervals cannot be computed: the information on the components is singular "
+            "to rounding, as one of them is very small next to the others; use interval='log'"
+        ) from None
+    return found
 
 
 def robust_covariance(components: VarianceComponents) -> FloatArray | None:
