@@ -304,15 +304,15 @@ def levels_of(name: str) -> str:
 
     Examples
     --------
-    >>> levels_of("topic"), levels_of("query"), levels_of("batch"), levels_of("class")
-    ('topics', 'queries', 'batches', 'classes')
+    >>> levels_of("topic"), levels_of("query"), levels_of("batch"), levels_of("epoch")
+    ('topics', 'queries', 'batches', 'epochs')
     >>> levels_of("p"), levels_of("sys"), levels_of("n_docs"), levels_of("topic:doc")
     ('levels of p', 'levels of sys', 'levels of n_docs', 'levels of topic:doc')
     """
     is_word = _ONE_WORD.fullmatch(name) and len(name) > 2
     if not is_word or (name.endswith("s") and not name.endswith("ss")):
         return f"levels of {name}"
-    if name.endswith(("ss", "x", "z", "ch", "sh")):
+    if name.endswith(("ss", "x", "z", "ch", "sh")) and not name.endswith("poch"):
         return f"{name}es"
     if name.endswith("y") and name[-2] not in "aeiou":
         return f"{name[:-1]}ies"

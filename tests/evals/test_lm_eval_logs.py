@@ -49,7 +49,7 @@ def test_its_own_means_and_standard_errors(version):
         seen += 1
     # two metrics of the choices, two filters of the texts
     assert seen == 2 * (2 + 2)
-    assert logs.report["samples"].tolist() == [30] * 4
+    assert logs.report["samples"].tolist() == [18] * 4
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -62,7 +62,7 @@ def test_what_is_not_a_score_of_a_document_is_named(version):
 
 def test_keys_of_documents_become_columns():
     table = vcomp.evals.read(LOGS / VERSIONS[1], metadata=["passage"]).table
-    assert table["passage"].nunique() == 10
+    assert table["passage"].nunique() == 6
     sizes = table.groupby("passage", observed=True)["item"].nunique()
     assert set(sizes) == {3}
 

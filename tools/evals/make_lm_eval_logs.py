@@ -18,7 +18,7 @@ from lm_eval.api.model import LM
 from lm_eval.loggers import EvaluationTracker
 from lm_eval.tasks import TaskManager
 
-N_DOCS = 30
+N_DOCS = 18
 
 CHOICE = """
 task: arith_choice

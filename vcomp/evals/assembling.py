@@ -199,7 +199,7 @@ def _report(runs: Sequence[Run], rows: pd.DataFrame, n_of: dict[str, Any]) -> pd
             "unscored": n_of.get("unscored", none),
             "failed": [run.failed for run in runs],
             "unreadable": [len(run.unreadable) for run in runs],
-            "duplicates": n_of.get("duplicates", none),
+            "duplicates": n_of.get("duplicates", none) + [run.duplicates for run in runs],
         }
     )
 

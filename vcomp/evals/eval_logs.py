@@ -74,7 +74,9 @@ class EvalLogs(display.Printed):
         facets = ("model", "task", "item", "epoch", "prompt", "judge", "metric")
         groups = {"item": ["task", "item"]} if "task" in self.table else {}
         sizes = [
-            display.counted(len(self.table[groups.get(name, [name])].drop_duplicates()), name)
+            display.counted(
+                len(self.table[groups.get(name, [name])].dropna().drop_duplicates()), name
+            )
             for name in facets
             if name in self.table
         ]

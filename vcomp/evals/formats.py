@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from vcomp.evals import lm_eval, score_tables
+from vcomp.evals import inspect_logs, lm_eval, score_tables
 from vcomp.evals.damage import Damage
 from vcomp.evals.log_files import LogFile
 from vcomp.evals.run_rows import Run, Wanted
@@ -22,6 +22,7 @@ class LogFormat(Protocol):
 
 
 FORMATS: Mapping[str, LogFormat] = {
+    "inspect": inspect_logs,
     "lm_eval": lm_eval,
     "table": score_tables,
 }

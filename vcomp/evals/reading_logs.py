@@ -38,7 +38,8 @@ def read(
     Parameters
     ----------
     paths : files, folders (at any depth) and patterns; ``"-"`` is standard input
-    format : read only logs of this format, ``"lm_eval"``, ``"table"`` (CSV, JSON lines, Parquet);
+    format : read only logs of this format, ``"inspect"``, ``"lm_eval"``,
+        ``"table"`` (CSV, JSON lines, Parquet);
         None finds it by content
     unreadable : samples that cannot be read: ``"raise"`` an error that names file and line, or
         ``"skip"`` them and name them in the report

@@ -50,6 +50,7 @@ class Run:
     identity : equal in copies of the run and in its retries; empty if rows may recur
     order : runs of an identity are sorted by it; scores of later ones count
     samples, failed : numbers of samples, and of those that ended with an error
+    duplicates : samples that were written again in the same file, and are not in the rows
     unreadable : places of samples that cannot be read, with the reason
     notes : sentences on what was not read, or is not known
     """
@@ -61,6 +62,7 @@ class Run:
     order: str = ""
     samples: int = 0
     failed: int = 0
+    duplicates: int = 0
     unreadable: Sequence[str] = ()
     notes: Sequence[str] = ()
 
