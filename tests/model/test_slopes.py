@@ -452,3 +452,22 @@ def test_a_slope_alone_is_tested_against_least_squares(method):
     found = alone.test("g[x]")
     assert found.statistic == pytest.approx(statistic, rel=1e-9)
     assert found.p_value == pytest.approx(0.5 * chi2.sf(statistic, 1), rel=1e-8)
+
+
+@pytest.mark.parametrize("noise", [1e-4, 1e-5])
+def test_a_residual_far_below_the_total_variance_is_not_zero(noise):
+    """Of balanced data it is that of least squares within the groups; digits go with its share."""
+    rng = np.random.default_rng(7)
+    n, m = 12, 6
+    g, x = np.repeat(np.arange(n), m), np.tile(np.arange(m) - 2.5, n)
+    u = rng.normal(size=(n, 2)) @ np.array([[2.0, 0.5], [0.0, 1.0]])
+    y = u[g, 0] + u[g, 1] * x + noise * rng.normal(size=n * m)
+    z = np.column_stack([np.ones(m), x[:m]])
+    Y = y.reshape(n, m).T
+    rest = Y - z @ np.linalg.lstsq(z, Y, rcond=None)[0]
+    found = vcomp.fit("y ~ x + (x|g)", pd.DataFrame({"y": y, "x": x, "g": g}))
+    expected = np.square(rest).sum() / (n * (m - 2))
+    assert found.converged
+    assert found.vcomp["Residual"] == pytest.approx(expected, rel=1e-14 / noise**2)
+    with pytest.raises(vcomp.EstimationError, match="the residual variance is zero"):
+        vcomp.fit("y ~ x + (x|g)", pd.DataFrame({"y": u[g, 0] + u[g, 1] * x, "x": x, "g": g}))

@@ -50,8 +50,8 @@ class ClimbOptions(Protocol):
 _EXACT_FIT = 1e-13
 """Residual sum of squares, as a fraction of y'y, that is rounding error."""
 
-_NO_RESIDUAL = 1e-8
-"""Share of the total variance below which a residual has gone to zero."""
+_NO_RESIDUAL = 1e-12
+"""Share of the total variance below which a residual is rounding error of the sums, or zero."""
 
 
 def estimate_matrices(
