@@ -55,11 +55,9 @@ WEIGHTS = DATA["x"] + 1.0
 
 
 def weights_in_parts():
-    data = DATA.assign(w=WEIGHTS)
     for option in ("weights", "known_variance"):
-        refuses(CROSSED, data, DataError, "stream=False", stream=True, **{option: "w"})
-        vcomp.fit(CROSSED, data, stream=False, **{option: "w"})
-    vcomp.fit(CROSSED, data, stream=True, offset="x", frequency="w")
+        refuses(CROSSED, DATA, DataError, stream=True, **{option: WEIGHTS})
+        vcomp.fit(CROSSED, DATA.assign(w=WEIGHTS), stream=True, **{option: "w"})
 
 
 def refused_with_weights():
@@ -183,8 +181,6 @@ SLOPES = "score ~ x + (x|sys)"
 
 
 def slopes_in_parts():
-    refuses(SLOPES, error=DataError, match="stream=False", stream=True)
-    vcomp.fit(SLOPES, DATA, stream=False)
     wide = DATA.assign(other=DATA["score"])
     with pytest.raises(VcompError, match="each variable by"):
         vcomp.fit_multivariate("score + other ~ (x|sys)", wide)
@@ -207,8 +203,17 @@ def refused_with_slopes():
         assert res.conf_int(interval=interval).notna().any().all()
 
 
+def intervals_of_parts():
+    res = vcomp.fit(SLOPES, DATA, stream=True)
+    with pytest.raises(VcompError):
+        res.bootstrap(5)
+    with pytest.raises(DataError, match="stream=False, or use interval='mls'"):
+        res.conf_int(interval="robust")
+    for interval in ("mls", "wald"):
+        assert res.conf_int(interval=interval).notna().any().all()
+
+
 def refused_with_residuals():
-    refuses(CROSSED, error=DataError, match="stream=False", stream=True, residual="sys")
     with pytest.raises(TypeError):
         vcomp.fit_multivariate("score + x ~ (1|sys) + (1|topic)", DATA, residual="sys")
     rng = np.random.default_rng(2)
@@ -252,7 +257,8 @@ CHECKS = {
     "[residual variances by level]": refused_with_residuals,
     "residual variances that are functions": lambda: refuses_options("correlation", "varPower"),
     "known covariance matrices": lambda: refuses_options("cov", "pedigree"),
-    "[weights and known variances](../howto/weights.md)": weights_in_parts,
+    "the parametric bootstrap with random slopes": intervals_of_parts,
+    "[weights](../howto/weights.md), frequencies": weights_in_parts,
     "closed forms, resampling of facets": refused_with_weights,
     "known variances with random slopes": known_variances_with_slopes,
     "priors": lambda: refuses_options("priors"),
@@ -278,6 +284,7 @@ CHECKS = {
     "Slopes by level": slopes_by_level,
 }
 ELSEWHERE = {
+    "random slopes of a factor whose levels differ",  # tests/model/test_rows_in_parts.py
     "Measures of retrieval",  # the next test
     "A damaged Parquet file",  # would end the process
     "Names may still change",  # test_versions_agree, and the date that the changelog lacks
