@@ -281,6 +281,9 @@ def test_what_needs_single_rows_is_refused():
         res.bootstrap(5)
     with pytest.raises(vcomp.DataError, match="stream=False"):
         res.predict()
+    with pytest.raises(vcomp.DataError, match="or use interval='mls'"):
+        res.conf_int(interval="robust")
+    assert "read in parts" in str(res.summary())
 
 
 def test_rows_are_read_again_for_fitted_values(tmp_path):

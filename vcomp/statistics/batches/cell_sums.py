@@ -116,12 +116,13 @@ class CellSums:
 
     def for_grid(self) -> CellSums:
         """Return the sums with a table of all cells, if that may show a grid and is small."""
-        is_sparse = self.table.places is not None and self.table.may_fill_grid
-        if not (is_sparse and self._fill_places()):
+        places_of_table = self.table.places
+        fills = self.table.may_fill_grid and self._fill_places()
+        if places_of_table is None or not fills:
             return self
         places = self.coding.places
         nested = are_nested(self.coding.formula.positions, self.coding.survey.determined)
-        return self._of_all_cells() if nested or places.may_cross(self.table.places) else self
+        return self._of_all_cells() if nested or places.may_cross(places_of_table) else self
 
     def _fill_places(self, few: int = _FEW_PLACES) -> bool:
         return dense_places(self.coding.places.size, self.coding.survey.n, few)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray, LongArray
+from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.numerics.kernels import group_sums
 from vcomp.statistics.kernels import add_to_cells, merge_cells
 
@@ -223,7 +223,8 @@ def joined(table: CellTable, *, products: bool = False) -> CellTable:
     products : whether squares and products are summed in each cell, if the cells have none yet
     """
     assert table.places is not None
-    found, first, at = np.unique(table.places, return_index=True, return_inverse=True)
+    found, first, inverse = np.unique(table.places, return_index=True, return_inverse=True)
+    at: IntArray = inverse.astype(np.int32)
     (b, _), m = table.means.shape, found.size
 
     def summed(rows: FloatArray) -> FloatArray:

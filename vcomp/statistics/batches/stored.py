@@ -148,11 +148,12 @@ def _checked(sums: CellSums) -> CellSums:
     _check(all(isinstance(x, str) for x in (*coding.fixed.names, *coding.kinds.levels)))
     _check(coding.kinds.booleans <= coding.kinds.levels.keys())
     _check(isinstance(survey.n, int) and survey.n > 0)
-    ends = (survey.low, survey.mean, survey.high, coding.centre.origin)
-    ends += tuple(x for x in (survey.squares, survey.offset) if x is not None)
-    _check((survey.squares is None) == (table.weights is None))
+    known = [x for x in (survey.squares, survey.offset) if x is not None]
+    ends = (survey.low, survey.mean, survey.high, coding.centre.origin, *known)
+    _check((survey.squares is None) == (table.weights is None) and (survey.squares or 0.0) >= 0.0)
     _check((table.weights is None) == (not coding.of_rows.variances))
     _check((table.products is None) != coding.has_blocks)
+    _check(table.may_fill_grid or table.places is not None)
     _check(all(isinstance(x, float | int) and math.isfinite(x) for x in ends))
     values = survey.values or (survey.low, survey.high)
     _check(values[0] == survey.low and values[-1] == survey.high)
@@ -200,14 +201,30 @@ def _check_table(table: CellTable, n_places: int, n_columns: int, n_rows: int) -
     if table.powers is not None:
         _check_powers(table.powers, table.counts, float(squares[0]))
     if table.weights is not None:
-        _check(table.weights.dtype.kind == "f" and table.weights.shape == (2, size))
-        _check(bool(np.isfinite(table.weights).all() and (table.weights[0] > 0.0).all()))
+        _check_weights(table.weights, table.counts)
     if table.products is not None:
-        _check(
-            table.products.dtype.kind == "f" and table.products.shape == (n_columns,) * 2 + (size,)
-        )
-        whole = table.products.sum(axis=2)
-        _check(bool((np.abs(whole - table.within) <= _ROUNDING * largest).all()))
+        _check_products(table.products, table.within)
+
+
+def _check_weights(weights: FloatArray, counts: FloatArray) -> None:
+    _check(weights.dtype.kind == "f" and weights.shape == (2, counts.size))
+    _check(bool(np.isfinite(weights).all() and (weights[0] > 0.0).all()))
+    # The mean of logarithms is at most the logarithm of the mean.
+    most = np.log(weights[0] / counts)
+    _check(bool((weights[1] / counts <= most + _ROUNDING * np.maximum(1.0, np.abs(most))).all()))
+
+
+def _check_products(products: FloatArray, within: FloatArray) -> None:
+    b = len(within)
+    _check(products.dtype.kind == "f" and products.shape[:2] == (b, b) and products.ndim == 3)
+    _check(bool(np.isfinite(products).all()))
+    squares = np.array([products[k, k] for k in range(b)])
+    _check(bool((squares >= 0.0).all() and (products == products.transpose(1, 0, 2)).all()))
+    with np.errstate(over="ignore"):
+        largest = np.sqrt(squares)[:, None] * np.sqrt(squares)
+    _check(bool((np.abs(products) <= largest * (1.0 + _ROUNDING)).all()))
+    away = np.abs(products.sum(axis=2) - within)
+    _check(bool((away <= _ROUNDING * largest.sum(axis=2)).all()))
 
 
 def _check_sums(sums: XSums, k: int) -> None:

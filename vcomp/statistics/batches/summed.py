@@ -270,7 +270,9 @@ class _RowCoder:
             terms=design.terms,
             blocks=blocks,
             effects=None if blocks is None else blocks.values(fixed, n),
-            residual_codes=None if residual is None else residual.codes(part.frame),
+            residual_codes=None
+            if residual is None
+            else residual.codes({name: part.frame[name] for name in residual.groups.facets}),
             weights=part.weights,
         )
 
@@ -499,7 +501,7 @@ def _cells_of_terms(
         keys, number = number_combinations(number, size, levels, n)
         size = keys.size
     _, first = np.unique(number, return_index=True)
-    return tuple(levels[first] for levels in codes), np.bincount(number, counts)
+    return tuple(levels[first] for levels in codes), np.bincount(number, counts).astype(float)
 
 
 def _of_weighted_cells(coding: RowCoding, table: CellTable, reading: Reading) -> SummedData:
