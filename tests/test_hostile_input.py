@@ -242,7 +242,9 @@ SMALL = {"open_source", "score_table"}
 """Functions that read data later, or four numbers."""
 
 
-@pytest.mark.parametrize("module", [vcomp, vcomp.ctt, vcomp.evals, vcomp.io, vcomp.ir, vcomp.simulate])
+@pytest.mark.parametrize(
+    "module", [vcomp, vcomp.ctt, vcomp.evals, vcomp.io, vcomp.ir, vcomp.simulate]
+)
 def test_functions_that_read_data_are_guarded(module):
     public = {name: getattr(module, name) for name in dir(module)}
     functions = {n: f for n, f in public.items() if inspect.isfunction(f) and n not in SMALL}

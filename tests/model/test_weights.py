@@ -13,7 +13,10 @@ from scipy.optimize import brentq
 from scipy.stats import chi2
 
 import vcomp
+from vcomp.estimators import get_estimator
 from vcomp.inference.resampling.draws import draw_errors
+from vcomp.inference.resampling.parametric import drawn_refits
+from vcomp.inference.resampling.refits import Recipe, StackedRefits
 
 RNG = np.random.default_rng(12)
 N = 70
@@ -320,6 +323,24 @@ def test_an_interaction_in_the_residual_of_weighted_scores_is_named():
     logs = np.linalg.slogdet(V)[1] + np.linalg.slogdet(one.T @ W @ one)[1]
     wanted = -0.5 * (logs + float(r @ W @ r) + (p.size - 1) * np.log(2 * np.pi))
     assert apart.llf == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize("option", ["weights", "known_variance"])
+@pytest.mark.parametrize("hold", [{}, {"b": 0.0}])
+def test_many_weighted_data_sets_are_fitted_as_one(option, hold):
+    """Drawn data sets of weighted scores that are fitted together have estimates of their own."""
+    model = vcomp.VarianceComponentsModel(MODEL, DATA, **{option: "w"})
+    held = {**hold, "Residual": 1.0} if option == "known_variance" else hold
+    recipes = [
+        Recipe(get_estimator("reml", hold=held, engine=engine), model.component_names, once=True)
+        for engine in ("auto", "blocked")
+    ]
+    v = np.array([0.6, 0.3, 1.0])
+    assert StackedRefits.of(model.statistics, recipes[0], v) is not None
+    assert StackedRefits.of(model.statistics, recipes[1], v) is None
+    for together, alone in drawn_refits(model.statistics, recipes, v, 4, rng=2, progress=False):
+        np.testing.assert_allclose(together.values, alone.values, rtol=1e-5, atol=1e-9)
+        assert together.llf == pytest.approx(alone.llf, abs=1e-8)
 
 
 def test_stored_results_keep_their_weights():

@@ -72,7 +72,8 @@ class StackTables:
     layout : of the columns
     n : number of rows
     products : (R + 1, R + 1) of W and y
-    lead_n, lead : (q,) rows of each group of the absorbed term, and (q, R + 1) sums in it
+    lead_n, lead : (q,) rows of each group of the absorbed term, or their weight, and (q, R + 1)
+        sums in it
     whole : tables of all rows, if these rows are most of them
     """
 
@@ -85,7 +86,11 @@ class StackTables:
 
     @classmethod
     def of(
-        cls, layout: StackLayout, codes: Sequence[IntArray], columns: FloatArray
+        cls,
+        layout: StackLayout,
+        codes: Sequence[IntArray],
+        columns: FloatArray,
+        weights: FloatArray | None = None,
     ) -> StackTables:
         """Return the sums over rows.
 
@@ -94,29 +99,30 @@ class StackTables:
         layout : of the columns
         codes : for each term the (n,) group of each row
         columns : (p + 1, n) X and y
+        weights : (n,) of the rows; None if they count alike
         """
         q, last = layout.sizes[layout.lead], layout.width + 1
         groups = codes[layout.lead].astype(np.int64)
         begin = last - len(columns)
         lead, products = np.zeros((q, last)), np.zeros((last, last))
-        products[begin:, begin:] = columns @ columns.T
-        for c, column in enumerate(columns):
+        weighted = columns if weights is None else columns * weights
+        products[begin:, begin:] = weighted @ columns.T
+        for c, column in enumerate(weighted):
             lead[:, begin + c] = np.bincount(groups, column, minlength=q)
         for t, at in layout.places.items():
             size = layout.sizes[t]
-            lead[:, at] = np.bincount(groups * size + codes[t], minlength=q * size).reshape(
-                q, size
-            )
-            for c, column in enumerate(columns):
+            joined = groups * size + codes[t]
+            lead[:, at] = np.bincount(joined, weights, q * size).reshape(q, size)
+            for c, column in enumerate(weighted):
                 products[at, begin + c] = np.bincount(codes[t], column, minlength=size)
             products[begin:, at] = products[at, begin:].T
             for u, other_at in layout.places.items():
                 if u <= t:
                     other = layout.sizes[u]
                     joined = codes[t].astype(np.int64) * other + codes[u]
-                    pairs = np.bincount(joined, minlength=size * other).reshape(size, other)
+                    pairs = np.bincount(joined, weights, size * other).reshape(size, other)
                     products[at, other_at], products[other_at, at] = pairs, pairs.T
-        lead_n = np.bincount(groups, minlength=q).astype(float)
+        lead_n = np.bincount(groups, weights, q).astype(float)
         return cls(layout, columns.shape[1], products, lead_n, lead)
 
     def without(self, rows: StackTables) -> StackTables:

@@ -420,6 +420,8 @@ class GeneratingFit:
 
     def stacked(self) -> StackedRefits | None:
         """Return the refits of many parts of the rows at once; None if that is not faster."""
+        if self.stats.log_weights is not None:  # sums without a part would have rounding errors
+            return None
         return StackedRefits.of(self.stats, self.recipe, self._start)
 
     def refits_of_samples(self, design: Design, draw: Callable[[int], Sample]) -> Work:

@@ -8,7 +8,7 @@ doubtful maximum are refitted alone: the maxima are the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
 import numpy as np
@@ -426,7 +426,7 @@ class StackedRefits:
         self.layout = StackLayout.of(chunk.sizes, chunk.X.shape[1])
         self._columns = np.vstack([chunk.X.T, chunk.y])
         self._scale = np.sqrt(np.square(self._columns[:-1]).mean(axis=1))
-        self.tables = StackTables.of(self.layout, chunk.codes, self._columns)
+        self.tables = StackTables.of(self.layout, chunk.codes, self._columns, chunk.weights)
 
     @classmethod
     def of(cls, stats: Statistics, recipe: Recipe, start: FloatArray) -> StackedRefits | None:
@@ -445,13 +445,13 @@ class StackedRefits:
         if climbs is None or not usual or stats.make_cells is None:
             return None
         chunk = stats.cells
-        if chunk.multiplicity is not None or not chunk.terms:
+        if chunk.counts is not None or not chunk.terms:
             return None
         layout = StackLayout.of(chunk.sizes, chunk.X.shape[1])
         sums = float(layout.width) * layout.sizes[layout.lead]
         if layout.width > _WIDEST or sums > _MOST_SUMS:
             return None
-        numbers = np.unique(np.bincount(chunk.codes[layout.lead]))
+        numbers = np.unique(np.bincount(chunk.codes[layout.lead], chunk.weights))
         return None if numbers.size > _MOST_COUNTS else cls(chunk, climbs)
 
     @property
@@ -511,7 +511,9 @@ class StackedRefits:
         )
 
     def _maximised(self, stack: Stack) -> list[Refitted | None]:
-        return self._climbs.maxima(StackedLikelihood(stack, reml=self._climbs.reml))
+        found = self._climbs.maxima(StackedLikelihood(stack, reml=self._climbs.reml))
+        logs = 0.5 * self._chunk.log_weights
+        return [made and replace(made, llf=made.llf + logs) for made in found]
 
     def together(
         self,
