@@ -220,9 +220,11 @@ def memory(n_bytes: float) -> str:
 
     Examples
     --------
-    >>> memory(3 * 2**30), memory(24_000)
-    ('3.0 GiB', '0.1 MiB')
+    >>> memory(3 * 2**30), memory(24_000), memory(1e30)
+    ('3.0 GiB', '0.1 MiB', '9.3e+20 GiB')
     """
+    if n_bytes > 2**60:
+        return f"{n_bytes / 2**30:.2g} GiB"
     if n_bytes > 0.1 * 2**30:
         return f"{n_bytes / 2**30:,.1f} GiB"
     return f"{max(n_bytes / 2**20, 0.1):.1f} MiB"

@@ -421,6 +421,22 @@ def test_what_weights_are_refused_for(refused):
             refused()
 
 
+@pytest.mark.parametrize("frequency", [1e30, 1e300])
+def test_a_frequency_that_no_memory_holds_has_few_digits(frequency):
+    with pytest.raises(vcomp.VcompError, match=r"e\+3") as caught:
+        vcomp.fit(MODEL, DATA, frequency=np.full(N, frequency))
+    assert len(str(caught.value)) < 300
+
+
+def test_scores_and_their_means_are_not_compared():
+    scores = vcomp.fit("y ~ (1|a)", DATA)
+    cells = DATA.groupby(["a", "b"], as_index=False).agg(y=("y", "mean"), n=("y", "size"))
+    means = vcomp.fit("y ~ (1|a)", cells, weights="n")
+    with pytest.raises(vcomp.DataError, match="fit both to the scores, or both to the means"):
+        vcomp.compare(scores, means)
+    assert len(vcomp.compare(means, vcomp.fit("y ~ (1|a) + (1|b)", cells, weights="n")).table) == 2
+
+
 def test_known_variances_of_new_rows():
     with_column = META.get_prediction(DATA.head(3))
     assert np.isfinite(with_column.se_obs).all()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.data.column_values import as_levels, text_for_numbers
 from vcomp.data.containers import exact_floats
@@ -232,9 +233,11 @@ class CompleteRows:
         offset = offset_of(formula, columns, frame, environment)
         weights, y = columns.weights_of(frame), self.y if offset is None else self.y - offset
         if n is not None:
+            total = float(n.sum())
+            rows = display.count(total) if total < 1e15 else f"{total:.2g}"
             check_memory(
-                24.0 * float(n.sum()) * len(frame.columns),
-                f"the {n.sum():,.0f} rows that frequency= stands for need",
+                24.0 * total * len(frame.columns),
+                f"the {rows} rows that frequency= stands for need",
                 "pass stream=True, or fit the means of cells with weights= their numbers",
             )
             repeats = np.repeat(np.arange(n.size), n.astype(np.int64))

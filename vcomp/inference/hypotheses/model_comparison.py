@@ -115,14 +115,20 @@ def check_rows(one: ComparedFit, other: ComparedFit) -> None:
             f"{pair} have the responses {one.response!r} and {other.response!r}: likelihoods of "
             "different responses cannot be compared"
         )
+    given = one.weights, other.weights
+    options = " and ".join("none" if w is None else w.option for w in given)
+    if one.nobs != other.nobs and not _same_weights(*given):
+        raise DataError(
+            f"{pair} were fitted to {one.nobs:,} and {other.nobs:,} rows with different weights "
+            f"({options}): means have another likelihood than their scores; fit both to the "
+            "scores, or both to the means"
+        )
     if one.nobs != other.nobs:
         raise DataError(
             f"{pair} were fitted to {one.nobs:,} and {other.nobs:,} rows: drop the rows with a "
             "missing value in any column of either, and fit both to the remaining rows"
         )
-    given = one.weights, other.weights
     if not _same_weights(*given):
-        options = " and ".join("none" if w is None else w.option for w in given)
         raise DataError(
             f"{pair} have different weights of rows ({options}): fit both with the same"
         )
