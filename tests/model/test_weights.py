@@ -282,6 +282,30 @@ def test_intervals_of_heterogeneity_are_ends_of_the_profile(tau2, seed):
     assert low == 0.0 or twice(low) - twice(found) == pytest.approx(chi2.ppf(0.95, 1), rel=1e-4)
 
 
+@pytest.mark.parametrize("shift", [0.0, 0.8])
+def test_a_residual_that_is_held_has_profile_intervals(shift):
+    """With σ² known, the groups of balanced data have −½[(a − 1) log λ + SSA/λ], λ = σ² + nτ²."""
+    rng = np.random.default_rng(6)
+    g = np.repeat(np.arange(13), 2)
+    e = rng.normal(size=26)
+    y = e - np.bincount(g, e)[g] / 2.0 + shift * rng.normal(size=13)[g]
+    res = vcomp.fit("y ~ (1|g)", {"y": y, "g": g}, hold={"Residual": 1.0})
+    means = np.bincount(g, y) / 2.0
+    squares = 2.0 * np.square(means - means.mean()).sum()
+
+    def drop(lam):
+        best = max(squares / 12.0, 1.0)
+        value, top = (-0.5 * (12.0 * np.log(x) + squares / x) for x in (lam, best))
+        return 2.0 * (top - value) - chi2.ppf(0.95, 1)
+
+    best = max(squares / 12.0, 1.0)
+    high = (brentq(drop, best, 1e3) - 1.0) / 2.0
+    low = 0.0 if drop(1.0) < 0.0 else (brentq(drop, 1.0, best) - 1.0) / 2.0
+    found = res.conf_int().loc["var(g)"]
+    np.testing.assert_allclose(found, [low, high], rtol=1e-6, atol=1e-9)
+    assert res.quantity("g").interval_method == "profile likelihood"
+
+
 def test_dependent_terms_of_known_variances_are_named():
     """Three contrasts of four cells are together the cells, but for their mean."""
     a, b = np.repeat([0, 1], 4), np.tile([0, 1], 4)

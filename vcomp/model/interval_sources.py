@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from vcomp.exceptions import EstimationError
+from vcomp.formula import RESIDUAL
 from vcomp.inference import Projected, resampling
 from vcomp.inference.intervals import (
     LOCAL_INTERVALS,
@@ -35,13 +36,12 @@ _OF_FACETS = {
 
 
 def _is_profiled(record: FitRecord) -> bool:
-    """Whether the likelihood is profiled by default: scores of known variance have no mean square.
+    """Whether the likelihood is profiled by default: a residual that is held has no mean square.
 
     Limits from approximate mean squares would cover a component near zero too seldom.
     """
-    estimate, weights = record.estimate, record.weights
-    of_known = weights is not None and weights.of_known_variances
-    return of_known and estimate.converged and not estimate.monte_carlo
+    estimate = record.estimate
+    return RESIDUAL in estimate.held and estimate.converged and not estimate.monte_carlo
 
 
 POOLED = ("auto", "robust", "mls", "log", "wald")

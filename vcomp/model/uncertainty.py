@@ -53,7 +53,8 @@ class Uncertainty(Estimates):
                 that was stored with their influences
             ``"auto"``
                 ``"robust"`` if a facet has 6 levels and the rows can be read, else ``"mls"``, with
-                a note that gives the reason; ``"profile"`` for scores of known variance
+                a note that gives the reason; ``"profile"`` for scores of known variance and where
+                the residual is held
             ``"mls"``
                 modified large sample: exact for the residual of balanced data, with coverage close
                 to nominal for all components, including those at their bound zero, if effects are
