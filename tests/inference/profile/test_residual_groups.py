@@ -137,7 +137,7 @@ def test_dstudies_have_profile_intervals():
 
 def test_dstudies_have_bootstrap_intervals():
     res = fitted()
-    with pytest.warns(vcomp.VcompWarning, match="did not converge"):
+    with pytest.warns(vcomp.VcompWarning, match="a residual variance went to zero"):
         draws = res.bootstrap(12, rng=1)
     study = res.dstudy(object="sys", topic=4, interval=draws)
     usable = draws.values[draws.converged]
