@@ -146,12 +146,19 @@ def test_the_detectable_difference_has_the_power():
         assert power["low"].iloc[2] == pytest.approx(0.9, rel=1e-9)
 
 
-def test_plans_without_an_analysis_of_variance_are_normal():
+def test_degrees_of_freedom_of_fixed_and_of_finite_facets():
     fixed = study(P_I_A, i=30, a=3, fixed="a").power(0.5)
-    se = fixed["std_error"].item()
-    normal = stats.norm.sf(1.959963984540054 - 0.5 / se)
-    assert np.isinf(fixed["df"].item())
-    assert fixed["power"].item() == pytest.approx(normal, abs=1e-4)
+    pi, rest = P_I_A["pi"], P_I_A["pia"]
+    assert fixed["std_error"].item() == pytest.approx(np.sqrt(2 * (pi + rest / 3) / 30), rel=1e-12)
+    assert fixed["df"].item() == pytest.approx(29.0, rel=1e-10)
+    finite = study(P_I_A, i=30, a=3, universe={"i": 500}).power(0.5)
+    se = finite["std_error"].item()
+    assert np.isinf(finite["df"].item())
+    tails = stats.norm.sf(stats.norm.isf(0.025) + np.array([-0.5, 0.5]) / se)
+    assert finite["power"].item() == pytest.approx(tails.sum(), rel=1e-10)
+
+
+def test_a_level_alone_is_as_if_known():
     one = study(P_I_A, i=30, a=1).power(0.5)
     # Of a single level nothing shows how much others differ: that part is as if known.
     total = (P_I_A["pi"] + P_I_A["pia"]) / 30 + P_I_A["pa"]

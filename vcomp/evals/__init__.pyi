@@ -1,2 +1,4 @@
 from .eval_logs import EvalLogs as EvalLogs
+from .eval_study import EvalStudy as EvalStudy
+from .eval_study import study as study
 from .reading_logs import read as read

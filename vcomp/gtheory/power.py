@@ -118,8 +118,8 @@ def difference_df(study: StudyRecord, plan: DStudyPlan, n_objects: int) -> Float
     """Return degrees of freedom of the error variance of differences in each plan, (m,).
 
     They are Satterthwaite's, 2 θ²/var θ̂ of θ = σ²(δ), of the analysis of variance of the planned
-    data; infinite where the plan has none: of layouts, of fixed and finite facets, and of objects
-    of several facets.
+    data, with the rounded sizes of unbalanced ones; infinite where the plan has none: of layouts,
+    of finite facets, and of objects of several facets.
 
     Parameters
     ----------
@@ -132,7 +132,8 @@ def difference_df(study: StudyRecord, plan: DStudyPlan, n_objects: int) -> Float
     Satterthwaite, F. E. (1946). An approximate distribution of estimates of variance components.
     *Biometrics Bulletin*, 2, 110-114.
     """
-    has_no_table = plan.inverse_n is not None or not plan.universe.is_infinite
+    universe = plan.universe
+    has_no_table = plan.labels is not None or universe.sizes or universe.within
     if has_no_table or len(plan.objects) > 1:
         return np.full(len(plan), np.inf)
     components = study.components

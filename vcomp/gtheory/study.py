@@ -338,8 +338,8 @@ class DStudy(InJson, display.Printed, StudyRecord):
         -------
         pandas.DataFrame
             A row for each plan and difference: the sizes, ``difference``, its ``std_error``, the
-            ``df`` of that (Satterthwaite's; ∞ in layouts and with fixed or finite facets, which
-            have no analysis of variance), ``power``, and the ends ``low`` and ``high`` of its
+            ``df`` of that (Satterthwaite's; ∞ in layouts and with finite facets, which have no
+            analysis of variance), ``power``, and the ends ``low`` and ``high`` of its
             interval, which is that of the error variance in the D-study.
 
         Raises

@@ -1,0 +1,432 @@
+"""The study of an evaluation: scores, differences, ranks, sources of noise, and what to add."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp.evals.eval_logs import EvalLogs
+from vcomp.evals.reading_logs import PathOfLog, read
+from vcomp.evals.roles import FIXED, Roles, roles_of
+from vcomp.exceptions import DataError, PlanError, check_alpha, guarded, visible
+from vcomp.formula import RESIDUAL
+from vcomp.gtheory import DStudy
+from vcomp.inference.pairwise import PairwiseComparisons
+from vcomp.model import VarianceComponentsModel, VarianceComponentsResults
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_POWER = 0.8
+
+_HALF = "half_of_rows"
+
+_MOST_LISTED = 40
+"""Models that are printed."""
+
+
+@dataclass(frozen=True, slots=False, eq=False, repr=False)
+class EvalStudy(display.Printed):
+    """Scores of models with all errors, ranks, sources of noise, and plans; ``print`` it.
+
+    Made by :func:`vcomp.evals.study`.
+
+    Attributes
+    ----------
+    roles : columns that are compared, sampled, or have all the levels there are
+    table : scores of models, the best first: ``mean``, ``std_error``, ``df``, ``low`` and ``high``
+        with all sampled facets in the error; with several models ``rank``, ``rank_low`` and
+        ``rank_high``, the simultaneous set of ranks
+    comparisons : all pairs of models by Tukey's test; None of one model
+    fit : of the scores, with models fixed
+    alpha : intervals and sets have confidence 1 − alpha
+    data : the scores that were fitted, with items of their own in each task
+    """
+
+    roles: Roles
+    table: pd.DataFrame
+    comparisons: PairwiseComparisons | None
+    fit: VarianceComponentsResults
+    alpha: float
+    data: pd.DataFrame
+
+    @cached_property
+    def components(self) -> VarianceComponentsResults:
+        """The fit in which models are sampled too: components of models and of their noise."""
+        if self.comparisons is None:
+            return self.fit
+        return _fitted(self.roles.planning, self.data)
+
+    @property
+    def plan(self) -> DStudy:
+        """The D-study of these data, with ``power``, ``required``, ``detectable``, ``optimize``.
+
+        Raises
+        ------
+        DataError
+            If there is one model.
+        """
+        if self.comparisons is None:
+            raise DataError(
+                f"there is one {self.roles.model}: a plan to tell them apart needs several",
+                column=self.roles.model,
+            )
+        return self.components.dstudy(object=self.roles.model, fixed=self.roles.fixed)
+
+    @property
+    def ahead(self) -> tuple[Any, ...]:
+        """The models that may be the best: those whose set of ranks has the first."""
+        if self.comparisons is None:
+            return tuple(self.table.index)
+        return tuple(self.table.index[self.table["rank_low"] == 1])
+
+    def worse_than(self, baseline: object) -> tuple[Any, ...]:
+        """Return the models that are significantly worse than a baseline.
+
+        Parameters
+        ----------
+        baseline : a model
+
+        Raises
+        ------
+        PlanError
+            If there is no such model, or one alone.
+        """
+        names = list(map(str, self.table.index))
+        if str(baseline) not in names or self.comparisons is None:
+            raise PlanError(
+                f"there is no {self.roles.model} {baseline!r} to compare with; there are "
+                f"{', '.join(map(repr, names))}"
+            )
+        rows = self.comparisons.table
+        rows = rows[rows["significant"]]
+        first, second = rows["first"].astype(str), rows["second"].astype(str)
+        lower = rows[(second == str(baseline)) & (rows["difference"] < 0)]["first"].tolist()
+        lower += rows[(first == str(baseline)) & (rows["difference"] > 0)]["second"].tolist()
+        return tuple(lower)
+
+    @property
+    def sources(self) -> pd.DataFrame:
+        """Components of variance, and their shares in the error variance of a difference.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Index: the components; columns ``variance`` and ``share``, which is nan of one model.
+        """
+        import pandas as pd
+
+        found = self.components.vcomp.drop(_HALF, errors="ignore")
+        names, values = list(found.index), found.to_numpy()
+        shares = np.full(values.size, np.nan)
+        if self.comparisons is not None:
+            effects = self.plan.effects()["rel_err_var"]
+            parts = self.plan.effects()["components"]
+            total = float(effects.sum())
+            for error, made_of in zip(effects, parts, strict=True):
+                of = [names.index(name) for name in made_of.split(" + ")]
+                own = np.maximum(values[of], 0.0)
+                if total > 0.0 and own.sum() > 0.0:
+                    shares[of] = error / total * own / own.sum()
+                else:
+                    shares[of] = 0.0
+        index = pd.Index(names, name="component")
+        return pd.DataFrame({"variance": values, "share": shares}, index=index)
+
+    @property
+    def verdict(self) -> str:
+        """One sentence on who is ahead."""
+        if self.comparisons is None:
+            return f"There is one {self.roles.model}; nothing is compared."
+        best, *others = map(str, self.ahead)
+        significant = int(self.comparisons.table["significant"].sum())
+        pairs = (
+            f"{display.count(significant)} of {display.count(len(self.comparisons.table))} pairs "
+            "differ significantly"
+        )
+        if not others:
+            return f"{best} is ahead of all others; {pairs}."
+        top = str(self.table.index[0])
+        others = [name for name in (best, *others) if name != top]
+        named = display.listed(others[:5]) if len(others) <= 5 else f"{len(others)} others"
+        return f"{top} has the best score, and {named} may be as good; {pairs}."
+
+    @property
+    def next_data(self) -> list[str]:
+        """What would make it surer, in sentences."""
+        if self.comparisons is None:
+            return []
+        plan, said = self.plan, []
+        found = float(plan.detectable(_POWER)["difference"].iloc[0])
+        said.append(
+            f"A test of one pair with data like these finds a difference of "
+            f"{display.number(found)} with power {display.number(_POWER)}."
+        )
+        top = self.table["mean"].to_numpy()
+        gap = abs(float(top[0] - top[1]))
+        if len(self.ahead) > 1 and gap > 0.0:
+            facet = self._noisiest if self._noisiest in plan.plan.facets else None
+            wanted = plan.required(difference=gap, power=_POWER, facet=facet)
+            pair = " and ".join(map(str, self.table.index[:2]))
+            said.append(
+                f"{pair} differ by {display.number(gap)}. {wanted}"
+                if math.isfinite(wanted.n)
+                else f"{pair} differ by {display.number(gap)}. {self._more_of_all(gap)}"
+            )
+        return said
+
+    def _more_of_all(self, gap: float) -> str:
+        """Return how many times as many levels of all sampled facets find a difference."""
+        facets, plan = self.roles.sampled, self.plan
+        own = dict(zip(plan.plan.facets, plan.plan.sizes[0].tolist(), strict=True))
+        for times in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64):
+            sizes = {f: math.ceil(own[f]) * times for f in facets if f in own}
+            planned = self.components.dstudy(
+                object=self.roles.model, fixed=self.roles.fixed, sizes=sizes
+            )
+            if planned.power(gap)["power"].iloc[0] >= _POWER:
+                listed = display.listed([display.counted(n, f) for f, n in sizes.items()])
+                return f"Power {_POWER} needs more of all: some {listed}."
+        return "To find it is out of reach, even with 64 times as much of everything."
+
+    @property
+    def _noisiest(self) -> str:
+        """The sampled facet that makes most of the noise."""
+        shares = self.sources["share"]
+        parts = {
+            f: sum(s for name, s in shares.items() if f in str(name).split(":"))
+            for f in self.roles.sampled
+        }
+        return max(parts, key=lambda f: parts[f])
+
+    def summary(self) -> Any:
+        """Return a printable page: text with ``print``, HTML in a notebook.
+
+        Returns
+        -------
+        statsmodels.iolib.summary.Summary
+        """
+        shown = self.table.head(_MOST_LISTED)
+        cells = {
+            "score": display.fixed(shown["mean"]),
+            "std. err.": display.fixed(shown["std_error"], significant=3),
+            f"{display.level(self.alpha)} interval": display.short_intervals(
+                shown["low"], shown["high"]
+            ),
+        }
+        if self.comparisons is not None:
+            ends = zip(shown["rank_low"], shown["rank_high"], strict=True)
+            cells["rank"] = [display.count(r) for r in shown["rank"]]
+            cells["ranks"] = [str(a) if a == b else f"{a} to {b}" for a, b in ends]
+        stubs = [visible(str(name)) for name in shown.index]
+        tables = [display.column_table(cells, title=self._title(), stubs=stubs)]
+        sources = self.sources.sort_values("share", ascending=False)
+        if self.comparisons is not None:
+            sources = sources[sources["share"] > 0.0]
+            parts = {
+                "variance": display.fixed(sources["variance"]),
+                "share": [display.percent(s) for s in sources["share"]],
+                "": [display.bar(s) for s in sources["share"]],
+            }
+            title = f"Noise of a difference between two {display.levels_of(self.roles.model)}"
+            stubs = [visible(_source(str(name), self.roles)) for name in sources.index]
+            tables.append(display.column_table(parts, title=title, stubs=stubs, align="rrl"))
+        notes = [self.verdict, *self.roles.sentences, *self.next_data, *self.roles.unknown]
+        if len(self.table) > _MOST_LISTED:
+            notes.insert(1, f"{len(self.table) - _MOST_LISTED:,} more are in the attribute table.")
+        return display.summary(tables, [visible(note) for note in notes])
+
+    def plot(self, ax: Any | None = None) -> Any:
+        """Draw the rank of each model with its set.
+
+        Parameters
+        ----------
+        ax : matplotlib axes to draw on; those of a new figure if None
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        PlanError
+            If there is one model.
+        VcompError
+            If matplotlib is not installed.
+        """
+        if self.comparisons is None:
+            raise PlanError(f"there is one {self.roles.model}, which has no rank")
+        return self.comparisons.plot("ranks", ax=ax)
+
+    def _title(self) -> str:
+        levels = self.roles.levels
+        over = (*self.roles.fixed, *self.roles.sampled)
+        models = display.counted(levels[self.roles.model], self.roles.model)
+        return f"{models}: {', '.join(display.counted(levels[f], f) for f in over)}"
+
+    def __repr__(self) -> str:
+        return f"<EvalStudy: {self._title()}>"
+
+
+@guarded
+def study(
+    scores: EvalLogs | pd.DataFrame | PathOfLog | Iterable[PathOfLog],
+    *,
+    system: str = "model",
+    score: str = "score",
+    metric: str | None = None,
+    sampled: Collection[str] = (),
+    fixed: Collection[str] = (),
+    alpha: float = 0.05,
+) -> EvalStudy:
+    """Return who is ahead, which differences are real, where noise comes from and what to add.
+
+    Models are compared with the effects of all sampled facets in the error: items, prompts,
+    judges, and what is particular to a model in each of them. So a difference that another choice
+    of prompts would turn round is not called real.
+
+    Parameters
+    ----------
+    scores : logs as :func:`read` returns them, their paths, or a long table with a row for each
+        score
+    system : column of the models, or other systems, that are compared
+    score : column of the scores
+    metric : which of several metrics
+    sampled : facets that stand for others like them, besides ``"item"``, ``"prompt"`` and
+        ``"judge"``
+    fixed : facets whose levels are all there is, besides ``"task"``. Means have equal weights over
+        them
+    alpha : intervals and sets of ranks have confidence 1 − alpha
+
+    Returns
+    -------
+    EvalStudy
+
+    Raises
+    ------
+    DataError
+        If there are no items, several metrics of which none is named, or a column without a role
+        separates scores of the same sample.
+    PlanError
+        If a column or metric that is named does not exist.
+    DesignError, EstimationError
+        As :func:`vcomp.fit`.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> data = vcomp.datasets.load("docsearch").query("query == 'keywords'")
+    >>> some = ["bm25-k1.2-b0.75", "ql-jm0.1", "overlap"]
+    >>> table = data[data["sys"].isin(some)]
+    >>> found = vcomp.evals.study(table, system="sys", sampled=["topic"])
+    >>> found.ahead
+    ('bm25-k1.2-b0.75', 'ql-jm0.1')
+    """
+    check_alpha(alpha)
+    sampled, fixed = _names("sampled", sampled), _names("fixed", fixed)
+    table = _of_metric(_table_of(scores), metric)
+    if system in table and "item" in table and FIXED[0] in table:
+        table = _with_own_items(table, FIXED[0])
+    roles = roles_of(table, system, score, sampled, fixed)
+    fit = _fitted(roles.formula, table) if roles.terms else _least_squares(roles.formula, table)
+    means = _means(fit, roles, table[system].iloc[0], alpha)
+    comparisons = None
+    if roles.levels[system] > 1:
+        comparisons = fit.compare_levels(system, "tukey", alpha=alpha)
+        ranks = comparisons.ranks()[["rank", "low", "high"]]
+        ranks = ranks.rename(columns={"low": "rank_low", "high": "rank_high"})
+        means = means.loc[ranks.index].join(ranks)
+    return EvalStudy(roles, means, comparisons, fit, alpha, table)
+
+
+def _means(
+    fit: VarianceComponentsResults, roles: Roles, only: object, alpha: float
+) -> pd.DataFrame:
+    """Return the means of models with their errors; of the only one there is, if it is."""
+    import pandas as pd
+
+    columns = ["mean", "std_error", "df", "low", "high"]
+    if roles.levels[roles.model] > 1:
+        return fit.marginal_means(roles.model, alpha=alpha).table[columns]
+    # The mean over the levels of fixed facets, with equal weights; the first level has no column.
+    row = [
+        np.prod([1.0 / roles.levels[f] for f in roles.fixed if f"C({f})" in name.split("[")[0]
+                 or f":C({f})" in name])
+        for name in fit.fe_params.index
+    ]  # fmt: skip
+    level = fit.t_test([row], alpha).rename(columns={"coef": "mean"})[columns]
+    return pd.DataFrame(level.to_numpy(), [only], columns).rename_axis(roles.model)
+
+
+def _fitted(formula: str, table: pd.DataFrame) -> VarianceComponentsResults:
+    return VarianceComponentsModel.from_formula(formula, table).fit()
+
+
+def _least_squares(formula: str, table: pd.DataFrame) -> VarianceComponentsResults:
+    """Return the fit without random terms, where each item has one score."""
+    # A model needs a random term: of this one, held at zero, nothing depends.
+    half = {_HALF: np.arange(len(table)) % 2}
+    made = VarianceComponentsModel.from_formula(f"{formula} + (1|{_HALF})", table.assign(**half))
+    return made.fit(hold={_HALF: 0.0})
+
+
+def _source(name: str, roles: Roles) -> str:
+    if name != RESIDUAL:
+        return name
+    return roles.repetition or roles.residual or name
+
+
+def _names(option: str, given: Any) -> list[str]:
+    if isinstance(given, str):
+        return [given]
+    names = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(name, str) for name in names):
+        raise PlanError(f"{option} is a list of columns, not {given!r}")
+    return names
+
+
+def _table_of(scores: Any) -> pd.DataFrame:
+    import pandas as pd
+
+    if isinstance(scores, EvalLogs):
+        return scores.table
+    if isinstance(scores, pd.DataFrame):
+        return scores
+    return read(scores).table
+
+
+def _of_metric(table: pd.DataFrame, metric: str | None) -> pd.DataFrame:
+    """Return the scores of one metric."""
+    if "metric" not in table:
+        if metric is not None:
+            raise PlanError("there is no column 'metric' to choose from; leave metric= out")
+        return table
+    known = table["metric"].unique().tolist()
+    if metric is None and len(known) > 1:
+        listed = ", ".join(map(repr, known))
+        raise DataError(f"the table has several metrics; name one, metric=… of {listed}",
+                        column="metric")  # fmt: skip
+    if metric is not None and metric not in known:
+        raise PlanError(
+            f"there is no metric {metric!r}; there are {', '.join(map(repr, known))}",
+            column="metric",
+        )
+    return table if metric is None else table[table["metric"] == metric]
+
+
+def _with_own_items(table: pd.DataFrame, task: str) -> pd.DataFrame:
+    """Return the table with other items in each task."""
+    import pandas as pd
+
+    pairs = pd.MultiIndex.from_frame(table[[task, "item"]])
+    codes, found = pairs.factorize()
+    if found.size == table["item"].nunique():
+        return table
+    labels = [f"{name}/{item}" for name, item in found]
+    return table.assign(item=pd.Categorical.from_codes(codes, labels))

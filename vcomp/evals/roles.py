@@ -1,0 +1,231 @@
+"""Roles of the columns of an evaluation: compared, sampled, or all there is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp.exceptions import DataError, PlanError, did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SAMPLED, FIXED, NUMBERED = ("item", "prompt", "judge"), ("task",), ("epoch", "run")
+"""Columns that are sampled, that are all there is, and that number repetitions, unless named."""
+
+_MOST_COLUMNS = 1_000
+"""Means of models in tasks that are estimated one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Roles of the columns of a table of scores.
+
+    Attributes
+    ----------
+    model : column of what is compared
+    score : column of the scores
+    fixed : facets whose levels are all there is; means have equal weights over them
+    sampled : facets whose levels stand for others, and over which scores generalize
+    single : facets with one level, about whose variation these data say nothing
+    repetition : column that numbers repeated runs of the same thing; empty if there is none
+    levels : numbers of levels of all of them
+    terms : random terms that the data can tell apart, each as its facets
+    residual : what the residual is made of, in words
+    """
+
+    model: str
+    score: str
+    fixed: tuple[str, ...]
+    sampled: tuple[str, ...]
+    single: tuple[str, ...]
+    repetition: str
+    levels: Mapping[str, int]
+    terms: tuple[tuple[str, ...], ...]
+    residual: str
+
+    @property
+    def formula(self) -> str:
+        """The model with fixed effects of models."""
+        compared = self.levels[self.model] > 1
+        main = [f"C({self._written(f)})" for f in ((self.model,) if compared else ()) + self.fixed]
+        return self._of(" * ".join(main) or "1", self.terms)
+
+    @property
+    def planning(self) -> str:
+        """The model in which models are sampled, from which measurements are planned."""
+        main = [f"C({self._written(f)})" for f in self.fixed]
+        within = [(self.model, f) for f in self.fixed]
+        return self._of(" * ".join(main) or "1", ((self.model,), *within, *self.terms))
+
+    def _of(self, fixed: str, terms: Iterable[tuple[str, ...]]) -> str:
+        random = [f"(1|{':'.join(map(self._written, term))})" for term in terms]
+        return f"{self._written(self.score)} ~ {' + '.join([fixed, *random])}"
+
+    @staticmethod
+    def _written(name: str) -> str:
+        return name if name.isidentifier() else f"`{name}`"
+
+    @property
+    def sentences(self) -> list[str]:
+        """What was taken as what, for the page."""
+
+        def counted(facets: Sequence[str]) -> str:
+            return display.listed([display.counted(self.levels[f], f) for f in facets])
+
+        said = [f"Compared: {counted([self.model])}."]
+        if self.sampled:
+            said.append(
+                f"Sampled, standing for others like them: {counted(self.sampled)}; errors contain "
+                "how much these vary."
+            )
+        if self.fixed:
+            said.append(
+                f"All there is: {counted(self.fixed)}, with equal weights. If they stand for "
+                f"others, write sampled=[{', '.join(map(repr, self.fixed))}]."
+            )
+        if self.repetition:
+            said.append(f"{self.repetition} numbers repetitions of the same sample.")
+        return said
+
+    @property
+    def unknown(self) -> list[str]:
+        """What these data cannot show, and what would."""
+        said = [
+            f"There is one {f}: how much scores change with another {f} cannot be known. The "
+            f"cheapest data that tell are a second {f} for the same "
+            f"{display.levels_of(self.sampled[0] if self.sampled else self.model)}."
+            for f in self.single
+        ]
+        if self.residual and not self.repetition:
+            said.append(
+                f"Each combination was scored once: the variation of repeated runs cannot be told "
+                f"from {self.residual}. Repeat a part of the runs to see it."
+            )
+        return said
+
+
+def roles_of(
+    table: pd.DataFrame,
+    model: str,
+    score: str,
+    sampled: Collection[str],
+    fixed: Collection[str],
+) -> Roles:
+    """Return the roles of the columns of a table.
+
+    Parameters
+    ----------
+    table : a row for each score; items that are nested in tasks have names of their own
+    model, score : columns
+    sampled, fixed : columns that have other roles than by default
+
+    Raises
+    ------
+    PlanError
+        If a column is named that does not exist or has two roles.
+    DataError
+        If nothing is sampled, or a column that has no role separates scores.
+    """
+    _check_named(table, model, score, sampled, fixed)
+    present = [c for c in (*SAMPLED, *FIXED, *NUMBERED) if c in table and c not in (model, score)]
+    by_default = [c for c in present if c not in sampled and c not in fixed]
+    of_samples = [*(c for c in by_default if c in SAMPLED), *sampled]
+    of_all = [*(c for c in by_default if c in FIXED), *fixed]
+    levels = {c: int(table[c].nunique()) for c in (model, *of_samples, *of_all, *present)}
+    several = [c for c in of_samples if levels[c] > 1]
+    single = [c for c in of_samples if levels[c] == 1]
+    constant = tuple(c for c in of_all if levels[c] > 1)
+    if not several:
+        raise DataError(
+            f"nothing is sampled: a study needs a column of items, such as 'item', and has "
+            f"{', '.join(map(repr, table.columns))}; name others by sampled=[…]",
+            column="item",
+        )
+    cell = [model, *several, *constant]
+    numbering = [c for c in by_default if c in NUMBERED and levels[c] > 1]
+    _check_cells(table, [*cell, *numbering], score)
+    numbered = numbering[0] if numbering and table.duplicated(cell).any() else ""
+    if levels[model] * int(np.prod([levels[c] for c in constant])) > _MOST_COLUMNS:
+        raise DataError(
+            f"{display.counted(levels[model], model)} have too many means over the levels of "
+            f"{display.listed(list(constant))} to be estimated one by one; take these as sampled: "
+            f"sampled=[{', '.join(map(repr, constant))}]"
+        )
+    terms, left = _terms(table, model, several, constant)
+    names = " and ".join(":".join(term) for term in left)
+    return Roles(
+        model, score, constant, tuple(several), tuple(single), numbered, levels, terms, names
+    )
+
+
+def _terms(
+    table: pd.DataFrame, model: str, sampled: Sequence[str], fixed: Sequence[str]
+) -> tuple[tuple[tuple[str, ...], ...], list[tuple[str, ...]]]:
+    """Return the random terms that differ as partitions of the rows, and those of single rows."""
+    codes = {c: table[c].factorize()[0].astype(np.int64) for c in (model, *sampled, *fixed)}
+    has_models = bool(codes[model].any())
+    crossed = [c for n in range(1, len(sampled) + 1) for c in combinations(sampled, n)]
+    wanted: list[tuple[str, ...]] = []
+    for term in crossed:
+        wanted.append(term)
+        if has_models:
+            wanted.append((model, *term))
+    wanted.sort(key=len)
+    kept: dict[tuple[str, ...], int] = {}
+    single: list[tuple[str, ...]] = []
+    for term in wanted:
+        n = _groups(codes, term)
+        if n == len(table):
+            single.append(term)
+        # A finer term with as many groups has the same ones.
+        elif not any(n == m and set(coarser) < set(term) for coarser, m in kept.items()):
+            kept[term] = n
+    return tuple(kept), single
+
+
+def _groups(codes: Mapping[str, Any], term: Sequence[str]) -> int:
+    """Return the number of combinations of levels that occur."""
+    joined = codes[term[0]]
+    for name in term[1:]:
+        both = joined * (int(codes[name].max()) + 1) + codes[name]
+        joined = np.unique(both, return_inverse=True)[1]
+    return int(np.unique(joined).size)
+
+
+def _check_named(
+    table: pd.DataFrame, model: str, score: str, sampled: Collection[str], fixed: Collection[str]
+) -> None:
+    for name in (model, score, *sampled, *fixed):
+        if name not in table:
+            known = list(map(str, table.columns))
+            raise PlanError(
+                f"there is no column {name!r}{did_you_mean(name, known)}; there are "
+                f"{', '.join(map(repr, known))}",
+                column=str(name),
+            )
+    given = [model, score, *sampled, *fixed]
+    twice = next((name for name in given if given.count(name) > 1), None)
+    if twice is not None:
+        raise PlanError(f"column {twice!r} has two roles", column=twice)
+
+
+def _check_cells(table: pd.DataFrame, cell: list[str], score: str) -> None:
+    """Refuse cells with several scores that a column without a role separates."""
+    if not table.duplicated(cell).any():
+        return
+    for name in (c for c in table if c not in cell and c != score):
+        found = table[name].unique()
+        if len(found) > 1:
+            values = ", ".join(map(repr, found[:3].tolist()))
+            raise DataError(
+                f"column {name!r} separates scores of the same sample ({values}): choose one, as "
+                f"table[table[{name!r}] == …], or give the column a role, sampled=[{name!r}] or "
+                f"fixed=[{name!r}]",
+                column=name,
+            )
