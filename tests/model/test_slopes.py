@@ -247,8 +247,13 @@ def test_slopes_that_cannot_be_estimated(formula, change, words):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"hold": {"g": 1.0}}, "hold= is for models without random slopes"),
-        ({"start": {"g": 1.0}}, "start= is for models without random slopes"),
+        ({"hold": {"g": 1.0}}, r"not g\[x\], g\[\(Intercept\),x\]; hold the whole matrix"),
+        ({"hold": {"Residual": 0.0}}, "hold the residual at a positive value"),
+        ({"hold": {"g[z]": 0.0}}, "'g\\[z\\]', which is not in the model"),
+        ({"hold": {"g": 1.0, "g[x]": 1.0, "g[(Intercept),x]": 2.0}}, "no covariance matrix"),
+        ({"hold": {"g": -1.0}}, "a number of at least 0"),
+        ({"start": {"g": 1.0, "g[(Intercept),x]": 9.0}}, "no covariance matrix"),
+        ({"start": [1.0, 2.0]}, "or 4 numbers in the order"),
         ({"engine": "strata"}, "use engine='auto'"),
         ({"method": "minque"}, "use method='reml' or 'ml'"),
     ],
@@ -471,3 +476,76 @@ def test_a_residual_far_below_the_total_variance_is_not_zero(noise):
     assert found.vcomp["Residual"] == pytest.approx(expected, rel=1e-14 / noise**2)
     with pytest.raises(vcomp.EstimationError, match="the residual variance is zero"):
         vcomp.fit("y ~ x + (x|g)", pd.DataFrame({"y": u[g, 0] + u[g, 1] * x, "x": x, "g": g}))
+
+
+CROSSED = DATA.assign(h=np.arange(len(DATA)) % 9, y=DATA["y"] + np.sin(np.arange(len(DATA)) % 9))
+BAR = ["g", "g[x]", "g[(Intercept),x]"]
+
+
+def test_a_held_matrix_keeps_its_values():
+    """The others maximise the likelihood, with standard errors by its second derivatives."""
+    whole = vcomp.fit("y ~ x + (x|g) + (1|h)", CROSSED)
+    for values in (dict(whole.vcomp[BAR]), {"g": 3.0, "g[x]": 2.0, "g[(Intercept),x]": -1.0}):
+        res = vcomp.fit("y ~ x + (x|g) + (1|h)", CROSSED, hold=values)
+        assert res.converged
+        assert set(res.held) == set(BAR)
+        assert dict(res.vcomp[BAR]) == values
+        assert res.bse_vcomp[BAR].isna().all()
+        free = ["h", "Residual"]
+        model = vcomp.VarianceComponentsModel("y ~ x + (x|g) + (1|h)", CROSSED)
+        top = model.loglike(res.vcomp)
+        assert top == pytest.approx(res.llf, rel=1e-12)
+        score = pd.Series(model.score(res.vcomp), index=res.vcomp.index)
+        assert (score[free].abs() * res.bse_vcomp[free] < 1e-4).all()
+        information = -pd.DataFrame(
+            model.hessian(res.vcomp), index=res.vcomp.index, columns=res.vcomp.index
+        )
+        inverse = np.linalg.inv(information.loc[free, free])
+        np.testing.assert_allclose(res.bse_vcomp[free], np.sqrt(np.diagonal(inverse)), rtol=1e-6)
+        for interval in ("robust", "mls"):
+            limits = res.conf_int(interval=interval).tail(5)
+            assert limits.isna().all(axis=1).tolist() == [n in BAR for n in res.vcomp.index]
+        assert np.isfinite(res.fixed_effects()["df"]).all()
+    assert whole.llf >= res.llf
+
+
+def test_a_held_matrix_of_zeros_leaves_the_term_out():
+    held = vcomp.fit("y ~ x + (x|g) + (1|h)", CROSSED, hold=dict.fromkeys(BAR, 0.0))
+    without = vcomp.fit("y ~ x + (1|h)", CROSSED)
+    assert held.llf == pytest.approx(without.llf, rel=1e-10)
+    np.testing.assert_allclose(held.vcomp[["h", "Residual"]], without.vcomp, rtol=1e-5)
+
+
+def test_a_residual_and_all_components_can_be_held(res):
+    one = vcomp.fit("y ~ x + (x|g)", DATA, hold={"Residual": res.vcomp["Residual"]})
+    np.testing.assert_allclose(one.vcomp, res.vcomp, rtol=1e-5)
+    every = vcomp.fit("y ~ x + (x|g)", DATA, hold=dict(res.vcomp))
+    assert every.converged
+    assert every.llf == pytest.approx(res.llf, rel=1e-12)
+    np.testing.assert_array_equal(every.vcomp, res.vcomp)
+    groups = DATA.assign(part=np.arange(len(DATA)) % 2)
+    free = vcomp.fit("y ~ x + (x|g)", groups, residual="part")
+    first = {"Residual[part=0]": free.vcomp["Residual[part=0]"]}
+    part = vcomp.fit("y ~ x + (x|g)", groups, residual="part", hold=first)
+    np.testing.assert_allclose(part.vcomp, free.vcomp, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "start", [{"g": 30.0}, {"g[(Intercept),x]": -0.1, "g": 0.5}, [9.0, 0.1, -0.5, 8.0]], ids=str
+)
+def test_starts_lead_to_the_same_maximum(res, start):
+    found = vcomp.fit("y ~ x + (x|g)", DATA, start=start)
+    assert found.converged
+    np.testing.assert_allclose(found.vcomp, res.vcomp, rtol=1e-5)
+    near = vcomp.fit("y ~ x + (x|g)", DATA, start=res.vcomp)
+    assert near.certificate.iterations < res.certificate.iterations
+
+
+def test_profiles_and_tests_of_fits_with_held_matrices_are_refused(res):
+    held = vcomp.fit("y ~ x + (x|g)", DATA, hold={"Residual": 1.0})
+    with pytest.raises(vcomp.EstimationError, match="use interval='wald', or fit without hold="):
+        held.profile()
+    assert held.conf_int(interval="wald").notna().any().any()
+    with pytest.raises(vcomp.EstimationError, match="fit without hold=, or compare"):
+        held.test("g[x]")
+    assert res.test("g[x]").p_value < 1.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -72,8 +72,16 @@ def check_probes(n_probes: Any, rng: Any, engine: str) -> None:
         check_rng(rng)
 
 
-def known_components(hold: Hold | None, names: tuple[str, ...]) -> Known:
+def known_components(
+    hold: Hold | None, names: tuple[str, ...], covariances: Collection[str] = ()
+) -> Known:
     """Return which components are held, with their values, from the option `hold`.
+
+    Parameters
+    ----------
+    hold : the option
+    names : of the components
+    covariances : those that may be negative
 
     Raises
     ------
@@ -83,7 +91,7 @@ def known_components(hold: Hold | None, names: tuple[str, ...]) -> Known:
     known = Known(np.zeros(len(names), dtype=bool), np.zeros(len(names)))
     if hold is None:
         return known
-    for place, value in _by_place(hold, names, "hold").items():
+    for place, value in _by_place(hold, names, "hold", covariances).items():
         if place == len(names) - 1 and value == 0.0:
             raise EstimationError(
                 f"hold={{{names[-1]!r}: 0}} makes the covariance matrix singular: hold the "
@@ -122,9 +130,21 @@ def check_ratios(
 
 
 def start_of(
-    start: Start | None, names: tuple[str, ...], known: Known, default: FloatArray
+    start: Start | None,
+    names: tuple[str, ...],
+    known: Known,
+    default: FloatArray,
+    covariances: Collection[str] = (),
 ) -> FloatArray:
     """Return the starting values: those of `hold`, else those of `start`, else `default`.
+
+    Parameters
+    ----------
+    start : the option
+    names : of the components
+    known : those that are held
+    default : (k + 1,) values
+    covariances : those that may be negative
 
     Raises
     ------
@@ -133,7 +153,7 @@ def start_of(
     """
     if start is None:
         return np.where(known.held, known.values, default)
-    given = _by_place(_as_mapping(start, names), names, "start")
+    given = _by_place(_as_mapping(start, names), names, "start", covariances)
     both = [names[place] for place in given if known.held[place]]
     if both and hasattr(start, "keys"):
         raise EstimationError(
@@ -164,7 +184,10 @@ def _as_mapping(start: Start | None, names: tuple[str, ...]) -> Mapping[str, flo
 
 
 def _by_place(
-    given: Mapping[str, float] | None, names: tuple[str, ...], option: str
+    given: Mapping[str, float] | None,
+    names: tuple[str, ...],
+    option: str,
+    covariances: Collection[str] = (),
 ) -> dict[int, float]:
     """Return values by position, with names and values checked."""
     if given is None:
@@ -180,7 +203,8 @@ def _by_place(
                 term=name,
             )
         value = given[name]
-        if not is_real(value) or not np.isfinite(value) or value < 0.0:
+        least = -np.inf if name in covariances else 0.0
+        if not is_real(value) or not np.isfinite(value) or value < least:
             raise EstimationError(
                 f"{option}={{{name!r}: {value!r}}}: a component must be a number of at least 0"
             )

@@ -153,6 +153,12 @@ class MaximisedLikelihood:
                 f"a profile needs a maximum, and the fit did not converge: {estimate.status}"
             )
         if access.data.statistics.blocks is not None:
+            if estimate.held:
+                raise EstimationError(
+                    "a profile of covariance matrices and residual groups is for fits in which "
+                    f"all are estimated, and this one holds {', '.join(estimate.held)}; use "
+                    "interval='wald', or fit without hold="
+                )
             matrices = MatricesLikelihood(access.data.statistics, reml=estimate.method == "reml")
             return MaximisedMatrices(matrices, estimate, np.zeros(len(estimate.names), dtype=bool))
         name = estimate.certificate.engine

@@ -212,7 +212,8 @@ class LikelihoodMethod:
         error prevents so small a decrement, the iteration ends at the smallest one below 1e-4; if
         that is above 1e-6, the status says so
     hold : known components by name: they keep these values (the residual a positive one), are not
-        estimated, and have no standard error
+        estimated, and have no standard error. Of correlated effects of a bar all elements of the
+        covariance matrix are held
     start : starting values by name, the others from MIVQUE(0); or all in the order of the
         components, the residual last
     engine : ``"auto"``, ``"strata"``, ``"levels"``, ``"blocked"`` or ``"iterative"``

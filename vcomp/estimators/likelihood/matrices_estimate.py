@@ -8,13 +8,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import FloatArray
+from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.estimate import Certificate, Estimate, FixedErrors
-from vcomp.estimators.likelihood.cone import ConeMaximum, covariance_in_cone
+from vcomp.estimators.likelihood.cone import ConeMaximum, covariance_in_cone, elements
 from vcomp.estimators.likelihood.matrices_likelihood import (
     MatricesLikelihood,
     VanishedResidualError,
 )
+from vcomp.estimators.options import Known, known_components, start_of
 from vcomp.exceptions import DesignError, EstimationError
 from vcomp.statistics import Statistics
 
@@ -32,11 +33,11 @@ class ClimbOptions(Protocol):
 
     @property
     def hold(self) -> Any:
-        """Known components: refused."""
+        """Known components."""
 
     @property
     def start(self) -> Any:
-        """Starting values: refused."""
+        """Starting values."""
 
     @property
     def engine(self) -> str:
@@ -79,10 +80,11 @@ def estimate_matrices(
             "the fixed part reproduces the response: there is no variance to estimate"
         )
     tol = 1e-9 if options.tol is None else float(options.tol)
-    start = _start(likelihood)
-    _check_distinct(likelihood, start, names)
-    end = _maximum(likelihood, start, names, int(options.max_iter), tol)
-    values = likelihood.components(end.S)
+    known = _known(likelihood, names, options)
+    start, held = _start(likelihood, names, known, options.start)
+    _check_distinct(likelihood, start, held, names)
+    end = _maximum(likelihood, start, held, names, int(options.max_iter), tol)
+    values = np.where(known.held, known.values, likelihood.components(end.S))
     covariances: dict[str, FloatArray] = {
         kind: covariance_in_cone(likelihood, end, kind, likelihood.back)
         for kind in likelihood.kinds
@@ -106,21 +108,13 @@ def estimate_matrices(
         engine=f"{likelihood.name}: {likelihood.reason}",
         certificate=certificate,
         fixed_errors=errors,
+        held=tuple(name for name, is_held in zip(names, known.held, strict=True) if is_held),
     )
 
 
 def _check_options(stats: Statistics, options: ClimbOptions) -> None:
     assert stats.blocks is not None
     slopes = stats.blocks.has_slopes
-    for option in ("hold", "start"):
-        if getattr(options, option) is not None:
-            raise EstimationError(
-                f"{option}= is for models without random slopes; leave it out, or write (1|g) in "
-                "place of (x|g)"
-                if slopes
-                else f"{option}= is for models with one residual variance; leave it out, or leave "
-                "residual= out"
-            )
     if options.engine not in ("auto", "blocked"):
         what = "random slopes" if slopes else "several residual variances"
         raise EstimationError(
@@ -132,13 +126,14 @@ def _check_options(stats: Statistics, options: ClimbOptions) -> None:
 def _maximum(
     likelihood: MatricesLikelihood,
     start: FloatArray,
+    held: BoolArray,
     names: tuple[str, ...],
     max_iter: int,
     tol: float,
 ) -> ConeMaximum:
     """Return the maximum, at which all residual variances are above zero."""
     try:
-        end = likelihood.maximum(start, max_iter, tol)
+        end = likelihood.maximum(start, max_iter, tol, held)
     except VanishedResidualError as error:
         name = names[error.group - likelihood.n_residuals]
         n = likelihood.equations.sums.groups[error.group].n
@@ -148,7 +143,7 @@ def _maximum(
             "with another one, leave out a term, or leave residual= out",
             term=name,
         ) from None
-    alone = likelihood.n_residuals == 1
+    alone = likelihood.n_residuals == 1 and not held[-1].any()
     if alone and end.S[-1, 0, 0] <= _NO_RESIDUAL * np.trace(end.S, axis1=1, axis2=2).sum():
         raise EstimationError(
             "the random and fixed effects reproduce the response exactly: the residual variance "
@@ -157,7 +152,74 @@ def _maximum(
     return end
 
 
-def _start(likelihood: MatricesLikelihood) -> FloatArray:
+def _covariances(likelihood: MatricesLikelihood, names: tuple[str, ...]) -> frozenset[str]:
+    """Return the names of the components that may be negative."""
+    places = (np.array(matrix.places) for matrix in likelihood.blocks.matrices)
+    return frozenset(names[i] for own in places for i in own[np.triu_indices(len(own), 1)])
+
+
+def _known(likelihood: MatricesLikelihood, names: tuple[str, ...], options: ClimbOptions) -> Known:
+    """Return the held components: whole matrices, and residual variances.
+
+    Raises
+    ------
+    EstimationError
+        If a part of a matrix is held, or the held values are no covariance matrix.
+    """
+    known = known_components(options.hold, names, _covariances(likelihood, names))
+    for matrix in likelihood.blocks.matrices:
+        places = sorted({place for row in matrix.places for place in row})
+        missing = [names[i] for i in places if not known.held[i]]
+        if missing and len(missing) < len(places):
+            every = ", ".join(f"{names[i]!r}: …" for i in places)
+            raise EstimationError(
+                f"hold= has a part of the covariance matrix of {matrix.groups}, and not "
+                f"{', '.join(missing)}; hold the whole matrix, {{{every}}}, or write || in place "
+                "of | for effects that are not correlated",
+                term=missing[0],
+            )
+    r = likelihood.n_residuals
+    for i in range(len(names) - r, len(names)):
+        if known.held[i] and known.values[i] <= 0.0:
+            raise EstimationError(
+                f"hold={{{names[i]!r}: 0}} makes the covariance matrix singular: hold the "
+                "residual at a positive value, or estimate it",
+                term=names[i],
+            )
+    likelihood.blocks.check_matrices(known.values)
+    return known
+
+
+def _start(
+    likelihood: MatricesLikelihood, names: tuple[str, ...], known: Known, given: Any
+) -> tuple[FloatArray, BoolArray]:
+    """Return matrices to start from, and which elements are held.
+
+    Without ``start=`` half of the variance is residual, and the rest is shared.
+    """
+    S = _default_start(likelihood)
+    default = likelihood.components(S)
+    covariances = _covariances(likelihood, names)
+    if given is not None and hasattr(given, "keys"):
+        # Covariances that are not given are zero where a variance of their matrix is.
+        for matrix in likelihood.blocks.matrices:
+            places = {place for row in matrix.places for place in row}
+            if any(names[i] in given for i in places):
+                default[[i for i in places if names[i] in covariances]] = 0.0
+    v = start_of(given, names, known, default, covariances)
+    likelihood.blocks.check_matrices(v)
+    if given is not None or known.held.any():
+        S = likelihood.matrices_of(v)
+    held = np.zeros(likelihood.linked.shape, dtype=bool)
+    for t, matrix in enumerate(likelihood.blocks.matrices):
+        q = len(matrix.places)
+        held[t, :q, :q] = known.held[matrix.places[0][0]]
+    r = likelihood.n_residuals
+    held[-1, range(r), range(r)] = known.held[-r:]
+    return S, held
+
+
+def _default_start(likelihood: MatricesLikelihood) -> FloatArray:
     """Return matrices to start from: half of the variance is residual, the rest is shared."""
     k = sum(len(term) for term in likelihood.terms)
     start = np.where(likelihood.linked, 0.5 / max(k, 1) * np.eye(likelihood.linked.shape[1]), 0.0)
@@ -170,19 +232,24 @@ _DEPENDENT = 1e-10
 
 
 def _check_distinct(
-    likelihood: MatricesLikelihood, start: FloatArray, names: tuple[str, ...]
+    likelihood: MatricesLikelihood, start: FloatArray, held: BoolArray, names: tuple[str, ...]
 ) -> None:
     """Refuse components that the data cannot distinguish: their information is singular."""
+    t, a, b = np.array(elements(likelihood.linked)).T
+    free = np.flatnonzero(~held[t, a, b])
+    if not free.size:
+        return
     # The average information is known at the start, the expected one decides.
     for kind in ("average", "expected"):
-        information = likelihood.information(start, kind)
+        information = likelihood.information(start, kind)[np.ix_(free, free)]
         size = np.sqrt(np.abs(np.diagonal(information)))
         size[size == 0.0] = 1.0
         values, vectors = np.linalg.eigh(information / np.outer(size, size))
         if values[0] > _DEPENDENT:
             return
-    change = likelihood.back @ (vectors[:, 0] / size)
-    unit = np.abs(likelihood.back) @ (1.0 / size)
+    change = likelihood.back[:, free] @ (vectors[:, 0] / size)
+    unit = np.abs(likelihood.back[:, free]) @ (1.0 / size)
+    unit[unit == 0.0] = 1.0
     involved = [n for n, c in zip(names, change / unit, strict=True) if abs(c) > 1e-4]
     others = ", or residual=" if likelihood.n_residuals > 1 else ""
     advice = _with_the_intercept(involved, names) or f"leave out a slope or a term{others}"

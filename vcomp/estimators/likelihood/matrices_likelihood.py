@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -341,12 +342,16 @@ class MatricesLikelihood(LastPoint[_MatricesPoint]):
         t, a, b = np.array(elements(self.linked)).T
         return self.back @ S[t, a, b]
 
-    def maximum(self, start: FloatArray, max_iter: int, tol: float) -> ConeMaximum:
+    def maximum(
+        self, start: FloatArray, max_iter: int, tol: float, held: BoolArray | None = None
+    ) -> ConeMaximum:
         """Return the maximum, climbed from matrices that may have lower ranks.
 
         Parameters
         ----------
         start : (k + 1, q, q)
+        held : (k + 1, q, q) which elements keep the values of `start`: all of a bar's matrix, or
+            none; None if all are free
         max_iter : largest number of steps
         tol : Newton decrement at which they end
         """
@@ -354,7 +359,16 @@ class MatricesLikelihood(LastPoint[_MatricesPoint]):
             np.where(links, positive_part(S, 0.01), 0.0)
             for S, links in zip(start, self.linked, strict=True)
         ]
-        return maximise_in_cone(self, np.array(raised), max_iter=max_iter, tol=tol)
+        if held is None or not held.any():
+            return maximise_in_cone(self, np.array(raised), max_iter=max_iter, tol=tol)
+        rest = _WithHeld(self, start, held)
+        free = np.where(rest.linked, raised, 0.0)
+        if rest.linked.any():
+            return rest.whole(maximise_in_cone(rest, free, max_iter=max_iter, tol=tol))
+        nothing = np.zeros((0, 0))
+        ranks = (0,) * len(start)
+        value = self.loglike(start)
+        return rest.whole(ConeMaximum(free, value, nothing, ranks, 0.0, 0.0, True, 0, 1))
 
     def with_response(self, stats: Statistics) -> MatricesLikelihood:
         """Return the likelihood of the same rows with another response."""
@@ -507,3 +521,46 @@ class MatricesLikelihood(LastPoint[_MatricesPoint]):
             variances = np.diagonal(C, axis1=1, axis2=2)
             found.update(zip(term, np.ascontiguousarray(variances.T), strict=True))
         return tuple(found[c] for c in range(len(found)))
+
+
+class _WithHeld:
+    """The likelihood of the other matrices if some are held, an objective of the climb.
+
+    Parameters
+    ----------
+    likelihood : of all matrices
+    start : (k + 1, q, q) with the values of the held ones
+    held : (k + 1, q, q) which elements are held
+    """
+
+    def __init__(self, likelihood: MatricesLikelihood, start: FloatArray, held: BoolArray) -> None:
+        self.likelihood, self.fixed = likelihood, np.where(held, start, 0.0)
+        self.n, self.reason, self.kinds = likelihood.n, likelihood.reason, likelihood.kinds
+        self.linked = likelihood.linked & ~held
+        t, a, b = np.array(elements(likelihood.linked)).T
+        self.free = np.flatnonzero(self.linked[t, a, b])
+
+    def loglike(self, S: FloatArray) -> float:
+        """Return the log-likelihood."""
+        return self.likelihood.loglike(S + self.fixed)
+
+    def gradient(self, S: FloatArray) -> FloatArray:
+        """Return the gradient by the free matrices, zero elsewhere."""
+        return np.where(self.linked, self.likelihood.gradient(S + self.fixed), 0.0)
+
+    def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
+        """Return an information matrix of the free elements."""
+        whole = self.likelihood.information(S + self.fixed, kind)
+        return whole[np.ix_(self.free, self.free)]
+
+    def curvature(self, S: FloatArray) -> FloatArray:
+        """Return the observed information of the free elements."""
+        return self.information(S, "observed")
+
+    def whole(self, end: ConeMaximum) -> ConeMaximum:
+        """Return a maximum with the held matrices, whose ranks count as full."""
+        tangent = np.zeros((len(elements(self.likelihood.linked)), end.tangent.shape[1]))
+        tangent[self.free] = end.tangent
+        full = (np.diagonal(links).sum() for links in self.likelihood.linked & ~self.linked)
+        ranks = tuple(int(r + f) for r, f in zip(end.ranks, full, strict=True))
+        return replace(end, S=end.S + self.fixed, tangent=tangent, ranks=ranks)

@@ -150,6 +150,12 @@ def _ratio_without(
     smaller: Statistics, estimate: Estimate, names: tuple[str, ...], term: str
 ) -> float:
     """Return the likelihood ratio to the model of the statistics `smaller`."""
+    if estimate.held:
+        raise EstimationError(
+            f"a test of {term!r} fits the model without it, and this fit holds "
+            f"{', '.join(estimate.held)}; fit without hold=, or compare() two fits with it",
+            term=term,
+        )
     null = get_estimator(estimate.method).estimate(smaller, names)
     if not (null.converged and estimate.converged):
         raise EstimationError(
