@@ -105,20 +105,22 @@ def test_degrees_of_freedom(case):
 
 def test_predicted_effects(case):
     expected, res = case
+    predicted = res.random_effects
     for term, effects in zip(expected["components"], expected["effects"], strict=True):
         for j, column in enumerate(term["columns"]):
             name = next(
                 n
-                for n in res.random_effects
+                for n in predicted
                 if facet_names(n.partition("[")[0]) == facet_names(term["group"])
                 and short(n.partition("[")[2]) == short(column)
             )
-            table = res.random_effects[name]
+            table = predicted[name]
             facets = name.partition("[")[0].split(":")
             order = [term["group"].split(":").index(f) for f in facets]
             levels = [":".join(np.array(level.split(":"))[order]) for level in effects["levels"]]
             labels = [":".join(map(str, np.atleast_1d(level))) for level in table.index]
-            rows = [labels.index(level) for level in levels]
+            places = {level: row for row, level in enumerate(labels)}
+            rows = [places[level] for level in levels]
             estimates = np.array(effects["estimates"], dtype=float)[:, j]
             errors = np.array(effects["conditional_se"], dtype=float)[:, j]
             unit = max(errors.max(), 1e-6)
