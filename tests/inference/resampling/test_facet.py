@@ -148,7 +148,7 @@ def test_a_resample_is_the_fit_of_its_rows(name, facet, outer, inner, method):
     levels = levels_of(design, sample, facet)
     keys = frame[[*outer, facet]].drop_duplicates().sort_values([*outer, facet]).to_numpy()
     rng = np.random.default_rng(2)
-    for _ in range(3):
+    for _ in range(2):
         chosen = levels.draw(rng)
         stats = levels.take(sample, chosen).statistics(design, fit.stats.rows)
         found = fit.refit(design, lambda stats=stats: stats)
@@ -202,10 +202,10 @@ def crossed():
 
 def test_the_mean_of_adjusted_replicates_is_the_estimate(crossed):
     fit, design, components, res = crossed
-    found = facet_bootstrap(fit, design, components, "p", 200, rng=1)
+    found = facet_bootstrap(fit, design, components, "p", 100, rng=1)
     assert found.kind == "facet bootstrap"
     assert found.adjusted is not None
-    se = found.adjusted.std(axis=0) / np.sqrt(200.0)
+    se = found.adjusted.std(axis=0) / np.sqrt(100.0)
     assert (np.abs(found.adjusted.mean(axis=0) - res.vcomp.to_numpy()) < 4.0 * se).all()
     expected = expectation(components, "p") @ res.vcomp.to_numpy()
     assert (np.abs(found.values.mean(axis=0) - expected) < 4.0 * se).all()

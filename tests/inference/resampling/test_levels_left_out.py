@@ -41,7 +41,7 @@ def test_estimates_are_those_of_fits_without_the_level(formula, method, facet, h
         names = data["a"].astype(str) + ":" + names
     assert set(found.levels) == set(names)
     cov = res.cov_params().loc[res.fe_params.index, res.fe_params.index].to_numpy()
-    for level in found.levels[:4]:
+    for level in found.levels[:2]:
         other = vcomp.fit(formula, data[names != level], method=method)
         scale = np.abs(other.vcomp).max()
         # Ends of climbs are within 1e-8 standard errors of the maximum.

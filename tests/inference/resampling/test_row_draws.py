@@ -119,7 +119,7 @@ def test_statistics_without_rows_take_no_response():
         _ = strata.cross_products
 
 
-@pytest.mark.parametrize("name", ["crossed", "crossed and nested", "three facets"])
+@pytest.mark.parametrize("name", ["crossed and nested", "three facets"])
 def test_the_score_has_mean_zero_and_variance_information(name):
     model = model_of((name, "unbalanced"))
     v = np.random.default_rng(4).uniform(0.5, 2.0, len(model.component_names))
@@ -169,9 +169,9 @@ def test_rows_are_drawn_where_sums_by_strata_are_not_enough(method):
     formula, data = gridded("one way")
     res = vcomp.fit(formula.replace("~ ", "~ x + "), data, method=method)
     assert (res.vcomp > 0.0).all()
-    made = res.bootstrap(n=300, rng=1, progress=False)
+    made = res.bootstrap(n=100, rng=1, progress=False)
     assert made.converged.all()
-    error = made.values.std(axis=0) / np.sqrt(300)
+    error = made.values.std(axis=0) / np.sqrt(100)
     assert (np.abs(made.values.mean(axis=0) - res.vcomp) < 4.0 * error).all()  # unbiased
 
 
