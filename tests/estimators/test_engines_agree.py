@@ -17,12 +17,10 @@ from tests.helpers.reference_frames import formula_of, frame_of
 from vcomp.statistics.statistics import Statistics
 
 WITH_STRATA = [
-    "CA19_9_P1", "CA19_9_P2", "CA19_9_P5", "CA19_9_Q3", "Glucose", "HugeData", "adhoc3",
-    "adhoc3_drop25", "brennan_synthetic1", "brennan_synthetic2", "brennan_synthetic2_unbal",
-    "brennan_synthetic3", "brennan_synthetic4", "dataEP05A2_1", "dataEP05A2_1_unbal",
-    "dataEP05A2_2", "dataEP05A2_2_unbal", "dataEP05A3_MS_1", "dataEP05A3_MS_1_unbal", "dyestuff",
-    "dyestuff2", "enterprise2006", "genomics2004", "narayanan2010", "novelty_small", "pastes",
-    "penicillin", "sleepstudy_ri", "web2010ap", "web2010p20",
+    "CA19_9_P1", "Glucose", "HugeData", "adhoc3", "brennan_synthetic1",
+    "brennan_synthetic2_unbal", "brennan_synthetic3", "brennan_synthetic4", "dataEP05A2_1_unbal",
+    "dataEP05A3_MS_1", "dyestuff2", "narayanan2010", "novelty_small", "pastes", "penicillin",
+    "sleepstudy_ri", "web2010p20",
 ]  # fmt: skip
 WITHOUT = ["adhoc3_unbal", "brennan_missing_pxi", "penicillin_unbal", "novelty_small_missing"]
 

@@ -29,7 +29,7 @@ def test_coefficients_of_gt4ireval(reference, name):
     np.testing.assert_allclose(
         np.maximum(g.values, 0), [values[k] for k in ("var_s", "var_q", "var_e")], rtol=1e-10
     )
-    for row in [*values["dstudy_by_queries"], values["dstudy_default"]]:
+    for row in [*values["dstudy_by_queries"][::2], values["dstudy_default"]]:
         found = dstudy(g, topic=row["queries"], alpha=2 * row["alpha"]).table.iloc[0]
         for ours, theirs in ENDS.items():
             assert found[ours] == pytest.approx(max(row[theirs], 0.0), rel=1e-10)
@@ -39,7 +39,7 @@ def test_coefficients_of_gt4ireval(reference, name):
 def test_required_sizes_of_gt4ireval(reference, name):
     values = reference(f"gt4ireval_{name}")["values"]
     g = table_of(values)
-    for row in [*values["dstudy_by_stability"], values["dstudy_default"]]:
+    for row in [*values["dstudy_by_stability"][::2], values["dstudy_default"]]:
         for c in ("Erho2", "Phi"):
             found = dstudy(g, alpha=2 * row["alpha"]).required(row["stability"], c)
             # theirs is named after the end of the coefficient

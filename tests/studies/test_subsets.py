@@ -42,10 +42,7 @@ def frame_of_rows(frame, sample):
 
 @pytest.mark.parametrize(
     ("case", "method"),
-    [
-        *alternately(CASES, "anova", "type1", "henderson3", "reml", "ml", "minque"),
-        *alternately(CASES, "reml", "ml", "minque", "anova", "type1", "henderson3"),
-    ],
+    alternately(CASES, "anova", "reml", "type1", "ml", "henderson3", "minque"),
 )
 def test_a_subset_is_fitted_as_its_rows_are(case, method):
     name, sizes = case
@@ -53,7 +50,7 @@ def test_a_subset_is_fitted_as_its_rows_are(case, method):
     subsets = subsets_of(formula, frame, sizes, method)
     # Likelihoods are maximised from other starts, to a Newton decrement of 1e-8 standard errors.
     tolerance = 1e-10 if method not in ("reml", "ml") else 1e-6
-    for seed in range(3):
+    for seed in range(2):
         found = subsets.estimate(sizes, rng_of(seed), subsets.estimator(sizes))
         sample = subsets.drawn(sizes, rng_of(seed))
         fitted = vcomp.fit(formula, frame_of_rows(frame, sample), method=method)

@@ -359,8 +359,7 @@ def test_a_flat_likelihood_is_no_maximum(monkeypatch):
 # Engines of other kinds -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", sorted(DESIGNS))
+@pytest.mark.parametrize(("name", "method"), alternately(sorted(DESIGNS), *METHODS))
 def test_an_engine_with_the_average_information_only(monkeypatch, name, method):
     formula, data = unbalanced(name, seed=6)
     expected = vcomp.fit(formula, data, method=method)

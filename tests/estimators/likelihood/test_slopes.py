@@ -11,6 +11,7 @@ import pytest
 from scipy.optimize import minimize
 
 import vcomp
+from tests.helpers.cases import alternately
 from vcomp.estimators.likelihood import MatricesLikelihood
 from vcomp.exceptions import DesignError, EstimationError
 
@@ -221,9 +222,9 @@ NAMES = {"xz": "x:z", "ca": "c[a]", "cb": "c[T.b]", "cc": "c[T.c]"}
 CASES = [(name, seed) for name in FORMULAS for seed in (0,)]
 
 
-@pytest.mark.parametrize("method", ["reml", "ml"])
-@pytest.mark.parametrize(("name", "seed"), CASES)
-def test_value_and_fixed_effects(name, seed, method):
+@pytest.mark.parametrize(("case", "method"), alternately(CASES, "reml", "ml"))
+def test_value_and_fixed_effects(case, method):
+    name, seed = case
     res, dense, bars = fitted(name, seed, method)
     loglike, beta, C, *_ = dense.at(elements_of(res, bars))
     assert res.converged
@@ -244,9 +245,9 @@ def test_no_higher_point(name, seed):
     assert dense.highest(starts) <= res.llf + 1e-6
 
 
-@pytest.mark.parametrize("method", ["reml", "ml"])
-@pytest.mark.parametrize(("name", "seed"), CASES)
-def test_predicted_effects(name, seed, method):
+@pytest.mark.parametrize(("case", "method"), alternately(CASES, "reml", "ml"))
+def test_predicted_effects(case, method):
+    name, seed = case
     res, dense, bars = fitted(name, seed, method)
     theta = elements_of(res, bars)
     for t, bar in enumerate(bars):
@@ -262,8 +263,10 @@ def test_predicted_effects(name, seed, method):
                 np.testing.assert_allclose(np.square(table[label]), expected[:, c], atol=1e-7)
 
 
-@pytest.mark.parametrize("method", ["reml", "ml"])
-@pytest.mark.parametrize("name", [n for n in FORMULAS if n not in ("nested", "interaction")])
+@pytest.mark.parametrize(
+    ("name", "method"),
+    alternately([n for n in FORMULAS if n not in ("nested", "interaction")], "reml", "ml"),
+)
 def test_standard_errors_and_degrees_of_freedom(name, method):
     res, dense, bars = fitted(name, LARGE, method)
     assert res.status == "Converged."

@@ -50,7 +50,7 @@ def test_a_residual_that_is_rounding_error_is_zero(method):
 @pytest.mark.parametrize("noise", [1e-9, 1e-8, 1e-7, 1e-6])
 def test_a_small_residual_gives_effects_or_a_reason(method, noise):
     """Which of both depends on the digits that are left; no other error occurs."""
-    for seed in range(3):
+    for seed in range(2):
         data = groups(seed, noise)
         res = vcomp.fit("y ~ (1|a)", data, method=method)
         means = data.groupby("a")["y"].transform("mean")

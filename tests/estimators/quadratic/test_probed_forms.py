@@ -50,9 +50,8 @@ def test_over_all_groups_the_traces_are_exact(name, start):
 @pytest.mark.parametrize(
     ("name", "all_up_to", "start"),
     [
-        (name, n, v)
-        for n, turns in ((0, (0.2, -0.2)), (10, (-0.2, 0.2)))
-        for name, v in alternately(DESIGNS, *turns)
+        (name, *turn)
+        for name, turn in alternately(DESIGNS, (0, 0.2), (10, -0.2), (0, -0.2), (10, 0.2))
     ],
 )
 def test_probes_are_unbiased_and_know_their_error(name, all_up_to, start):

@@ -106,7 +106,7 @@ def same(kept, found, tolerance=1e-11):
 
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed:vcomp.VcompWarning")
-@pytest.mark.parametrize("name", sorted(GRIDS)[::2])
+@pytest.mark.parametrize("name", sorted(GRIDS)[::4])
 def test_complete_grids(name):
     formula, data = gridded(name, seed=4)
     same(vcomp.fit(formula, data), vcomp.fit(formula, partitioned(data)))
@@ -139,7 +139,7 @@ def test_any_partitioning_gives_the_same(seed, cuts):
     same(vcomp.fit(formula, data), vcomp.fit(formula, made))
 
 
-@pytest.mark.parametrize("fixed", ["x", "C(g)", "0 + x + xd", "np.log(shift + x**2)"])
+@pytest.mark.parametrize("fixed", ["C(g) + x", "0 + xd + np.log(shift + x**2)"])
 def test_fixed_parts_and_names_of_the_caller(fixed):
     shift = 2.5
     formula, data = gridded("per document", seed=1)
@@ -183,7 +183,7 @@ def kept_with(fixed):
 
 @pytest.mark.parametrize(
     ("fixed", "by"),
-    [*((fixed, "i") for fixed in STATEFUL[::2]), *((f, None) for f in STATEFUL[1::5])],
+    [*((fixed, "i") for fixed in STATEFUL[::3]), *((f, None) for f in STATEFUL[1::5])],
 )
 def test_fixed_parts_that_depend_on_all_rows(fixed, by):
     shift = 2.5
@@ -315,9 +315,7 @@ def test_rows_are_read_and_summed_in_one_task(fixed):
     assert (len(handed_on) > 0) == (fixed != "1")
 
 
-@pytest.mark.parametrize(
-    ("large", "fixed"), [("none", "center(x)"), ("one", "1"), ("one", "center(x)"), ("all", "x")]
-)
+@pytest.mark.parametrize(("large", "fixed"), [("none", "center(x)"), ("one", "1"), ("all", "x")])
 def test_few_rows_are_read_once_and_many_in_every_pass(large, fixed):
     """They stay where they are, unless a partition has more than its share of what is kept."""
     formula, data = gridded("per document", seed=1)

@@ -37,7 +37,9 @@ def collapsed(formula, data, rows):
     ("name", "rows", "fixed"),
     [
         (name, rows, fixed)
-        for (name, fixed), rows in alternately(product(SEALED, ["1", "x + g", "0 + x"]), 7, 10_000)
+        for (name, fixed), rows in alternately(
+            list(product(SEALED, ["1", "x + g", "0 + x"]))[::2], 7, 10_000
+        )
     ],
 )
 def test_strata_are_those_of_rows_in_memory(name, rows, fixed):
@@ -63,7 +65,7 @@ def test_strata_are_those_of_rows_in_memory(name, rows, fixed):
         np.testing.assert_allclose(other.columns.means, one.columns.means, **close)
 
 
-@pytest.mark.parametrize("name", sorted(set(GRIDS) - set(SEALED)))
+@pytest.mark.parametrize("name", sorted(set(GRIDS) - set(SEALED))[::2])
 def test_other_designs_are_not_sealed(name):
     formula, data = gridded(name, seed=4)
     model, sums = collapsed(formula, data, 11)
