@@ -3,6 +3,7 @@
 import ast
 import io
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -282,11 +283,17 @@ def imported(tree):
             yield node.module.split(".")[0]
 
 
+MENTIONED = {"allow_pickle", "load", "read_array", "system", "popen"}
+
+
 def test_only_the_formula_package_evaluates_and_nothing_unpickles():
+    words = "|".join(FORBIDDEN_CALLS | FORBIDDEN_MODULES | MENTIONED)
     found = set()
     for file in PACKAGE.rglob("*.py"):
-        place = file.relative_to(PACKAGE)
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        place, text = file.relative_to(PACKAGE), file.read_text(encoding="utf-8")
+        if not re.search(rf"\b({words})\b", text):
+            continue
+        tree = ast.parse(text)
         assert not FORBIDDEN_MODULES & set(imported(tree)), place
         for name, call in calls(tree):
             if name in FORBIDDEN_CALLS:
