@@ -261,7 +261,7 @@ facet_names = st.from_regex(r"[^\W\d]\w{0,8}", fullmatch=True).filter(
 )
 
 
-@settings(max_examples=examples(50))
+@settings(max_examples=examples(20))
 @given(st.lists(facet_names, min_size=1, max_size=6, unique_by=lambda n: n), st.data())
 def test_terms_are_the_sets_that_were_written(names, data):
     sets = st.lists(st.sampled_from(names), min_size=1, unique=True)

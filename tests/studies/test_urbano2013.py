@@ -87,7 +87,7 @@ def tables(shared_data):
                 "topic": [n for n in SIZES if n <= n_topics],
             },
             grid="each",
-            trials=200,
+            trials=80,
         )
         found[file] = study.table
     return found

@@ -50,9 +50,9 @@ def test_every_draw_has_its_own_best_design(coefficient, universe):
     cost = "10*i + i*a"
     study = from_components(VALUES, cov=COV).dstudy(i=1, a=1, universe=universe)
     found = study.optimize(cost, budget=300, designs=KINDS, coefficient=coefficient)
-    told = found.stability(20, rng=3)
+    told = found.stability(10, rng=3)
     best, losses, same = found.best, [], []
-    for one, row in zip(own_studies(drawn(20, 3)), told.frame.itertuples(), strict=True):
+    for one, row in zip(own_studies(drawn(10, 3)), told.frame.itertuples(), strict=True):
         own = one.dstudy(i=1, a=1, universe=universe).optimize(
             cost, budget=300, designs=KINDS, coefficient=coefficient
         )
@@ -137,7 +137,7 @@ def test_designs_that_reach_the_goal_by_some_draws_alone():
 
 
 def test_draws_have_the_moments_of_the_estimates():
-    n = 200_000
+    n = 60_000
     for components in (STUDY.components, TREC3):
         values, _ = draw_components(components, n, np.random.default_rng(1))
         se = np.sqrt(np.diagonal(components.cov))

@@ -168,7 +168,7 @@ def test_size_under_the_hypothesis():
     _, data = unbalanced("crossed", seed=1)
     model = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", data)
     p = []
-    for _ in range(40):
+    for _ in range(25):
         y = rng.normal(size=len(data)) + 3.0 * rng.normal(size=7)[data["a"]]
         res = vcomp.fit("y ~ (1|a) + (1|b)", data.assign(y=y), method="henderson3")
         p.append(res.test("b", "f").p_value)

@@ -92,18 +92,18 @@ def highest(theta, kind):
     return -end.fun
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        ("variance", "g"),
-        ("covariance", NAME),
-        ("correlation", CORRELATION),
-        ("residual", "Residual"),
-    ],
-)
-def test_restricted_likelihood_at_the_ends(kind, name):
-    res = fitted()
-    low, high = res.profile(name).conf_int().iloc[0]
+@cache
+def ends():
+    """Return the ends of each kind of a parameter."""
+    names = {"variance": "g", "covariance": NAME, "correlation": CORRELATION}
+    names["residual"] = "Residual"
+    found = fitted().profile(list(names.values())).conf_int()
+    return {kind: tuple(found.iloc[k]) for k, kind in enumerate(names)}
+
+
+@pytest.mark.parametrize("kind", ["variance", "covariance", "correlation", "residual"])
+def test_restricted_likelihood_at_the_ends(kind):
+    res, (low, high) = fitted(), ends()[kind]
     drop = 0.5 * chi2.ppf(0.95, 1)
     for end in (low, high):
         assert highest(end, kind) == pytest.approx(res.llf - drop, abs=1e-6)
@@ -111,13 +111,12 @@ def test_restricted_likelihood_at_the_ends(kind, name):
 
 def test_quantities_have_the_same_intervals():
     res = fitted()
-    expected = res.profile([CORRELATION, "g"]).conf_int()
     found = res.quantity(CORRELATION, interval="profile")
-    assert (found.low, found.high) == pytest.approx(tuple(expected.iloc[0]), rel=1e-7)
+    assert (found.low, found.high) == pytest.approx(ends()["correlation"], rel=1e-7)
     root = res.quantity("sd(g)", interval="profile")
-    assert (root.low, root.high) == pytest.approx(tuple(np.sqrt(expected.iloc[1])), rel=1e-7)
+    assert (root.low, root.high) == pytest.approx(np.sqrt(ends()["variance"]), rel=1e-7)
     table = res.conf_int(interval="profile").loc["var(g)"]
-    assert tuple(table) == pytest.approx(tuple(expected.iloc[1]), rel=1e-7)
+    assert tuple(table) == pytest.approx(ends()["variance"], rel=1e-7)
 
 
 def test_correlations_have_errors_on_fishers_scale():

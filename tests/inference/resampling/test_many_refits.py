@@ -76,9 +76,9 @@ def test_samples_that_cannot_be_drawn_have_the_reason(failing):
 def test_small_data_are_refitted_together(monkeypatch):
     data = crossed(150, 12, 9)
     res = vcomp.fit("y ~ (1|a) + (1|b)", data)
-    made = res.bootstrap(30, rng=1), res.resample("a", n=30, rng=1), res.jackknife("b")
+    made = res.bootstrap(10, rng=1), res.resample("a", n=10, rng=1), res.jackknife("b")
     monkeypatch.setattr(StackedRefits, "of", lambda *_: None)
-    one_by_one = res.bootstrap(30, rng=1), res.resample("a", n=30, rng=1), res.jackknife("b")
+    one_by_one = res.bootstrap(10, rng=1), res.resample("a", n=10, rng=1), res.jackknife("b")
     for found, other in zip(made, one_by_one, strict=True):
         np.testing.assert_array_equal(found.converged, other.converged)
         scale = 1e-7 * float(res.vcomp.max())
