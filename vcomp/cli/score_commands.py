@@ -165,6 +165,37 @@ def compare_systems(scores: SystemScores, how: dict[str, Any], shown: Shown) -> 
 
 
 @command(
+    "evals",
+    click.Argument(["logs"], nargs=-1, required=True),
+    options_of("vcomp.evals:study", left_out="scores"),
+    option(
+        "--fail-if-worse baseline",
+        "Exit with code 1 if a model is significantly worse than this one.",
+        metavar="MODEL",
+    ),
+    SHOWN,
+)
+def evals(logs: Sequence[str], how: dict[str, Any], baseline: str | None, shown: Shown) -> None:
+    """Compare the models of LOGS, with the effects of all sampled facets in the error.
+
+    LOGS are files, folders and patterns of logs of evaluations, or tables with a row for each
+    score; - is standard input. CSV and JSON have a row for each model.
+
+    Examples
+    --------
+    vcomp evals logs/ --metric acc --plot ranks.png
+    vcomp evals scores.csv --fixed prompt
+    vcomp evals logs/ --metric acc --fail-if-worse production --format json
+    """
+    found = vcomp.evals.study(logs, **how)
+    worse = () if baseline is None else found.worse_than(baseline)
+    shown.result(found, found.table.reset_index())
+    if worse:
+        click.echo(f"vcomp: worse than {baseline}: {', '.join(map(str, worse))}", err=True)
+        click.get_current_context().exit(1)
+
+
+@command(
     "average-p-values",
     SCORES,
     options_of(

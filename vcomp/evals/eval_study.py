@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -281,8 +281,8 @@ def study(
     system: str = "model",
     score: str = "score",
     metric: str | None = None,
-    sampled: Collection[str] = (),
-    fixed: Collection[str] = (),
+    sampled: Iterable[str] = (),
+    fixed: Iterable[str] = (),
     alpha: float = 0.05,
 ) -> EvalStudy:
     """Return who is ahead, which differences are real, where noise comes from and what to add.

@@ -1,0 +1,56 @@
+"""``vcomp evals``: the page of a study, tables, the gate, mistakes."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import vcomp
+from vcomp.cli.main import cli
+
+LOGS = Path(__file__).parents[1] / "evals" / "logs" / "lm_eval_0.4.13"
+
+
+def ended(*arguments):
+    return CliRunner().invoke(cli, ["evals", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    data = vcomp.datasets.load("docsearch").query("query == 'keywords'")
+    some = ["bm25-k1.2-b0.75", "ql-jm0.1", "overlap"]
+    path = tmp_path_factory.mktemp("evals") / "scores.csv"
+    data[data["sys"].isin(some)].drop(columns="query").to_csv(path, index=False)
+    return path
+
+
+def test_the_page_is_that_of_python():
+    made = vcomp.evals.study(LOGS, metric="acc")
+    assert ended(LOGS, "--metric", "acc").output == f"{made}\n"
+
+
+def test_tables_and_the_gate(table, tmp_path):
+    given = (table,)
+    made = vcomp.evals.study(pd.read_csv(table), system="sys", sampled=["topic"])
+    shown = pd.read_csv(StringIO(ended(*given, "--format", "csv").output))
+    expected = made.table.rename_axis("model").reset_index()
+    pd.testing.assert_frame_equal(shown, expected, check_dtype=False)
+    rows = json.loads(ended(*given, "--format", "json").output)
+    assert [row["model"] for row in rows] == made.table.index.tolist()
+    failed = ended(*given, "--fail-if-worse", "ql-jm0.1", "--plot", tmp_path / "ranks.png")
+    assert failed.exit_code == 1
+    assert "worse than ql-jm0.1: overlap" in failed.output
+    assert (tmp_path / "ranks.png").exists()
+    assert ended(*given, "--fail-if-worse", "overlap").exit_code == 0
+
+
+def test_mistakes(table):
+    assert "several metrics" in str(ended(LOGS).exception)
+    assert "no model 'x' to compare" in str(ended(table, "--fail-if-worse", "x").exception)
+    assert "no column 'sys'" in str(ended(table, "--system", "sys").exception)
+    assert ended().exit_code == 2
