@@ -221,7 +221,6 @@ def refused_with_residuals():
     frame = pd.DataFrame({"sys": sys, "topic": topic, "score": rng.normal(size=150) * (1 + sys)})
     res = vcomp.fit("score ~ (1|topic)", frame, residual="sys")
     for name, arguments in (
-        ("universe_scores", {}),
         ("jackknife", {"facet": "topic"}),
         ("resample", {"facet": "topic"}),
         ("compare_levels", {"facet": "topic"}),

@@ -114,8 +114,8 @@ def conditional(res, object_):
     components = res.components
     plan = make_plans(components, object=object_)
     term = own_term(components, plan)
-    within = scores_of_term(res._record, res._rows, term)[0].within
-    errors = Errors(within, components, plan, "keep")
+    within = scores_of_term(res._record, res._rows, components, term)[0].within
+    errors = Errors(within, components, plan, "keep", plan.inverse_n is not None)
     frame = res.universe_scores(object_, negative="keep")
     for variances, column in zip(errors.conditional(), ("csem_rel", "csem_abs"), strict=True):
         roots = np.sqrt(np.where(variances >= 0.0, variances, np.nan))

@@ -14,10 +14,10 @@ from vcomp.estimators.likelihood import difference_variances
 from vcomp.exceptions import EstimationError, VcompError
 from vcomp.formula import REPLICATE, LevelRows, average_rows, level_rows, refuse_blocks
 from vcomp.inference.pairwise import Pairs
+from vcomp.model.objects_of_rows import object_scores
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import EffectSolution, RowAccess, require_rows
 from vcomp.model.stored_levels import ObjectScores, StoredDifferences, StoredLevels, StoredTerm
-from vcomp.model.universe_scores import object_scores
 
 if TYPE_CHECKING:
     import pandas as pd

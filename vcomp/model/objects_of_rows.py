@@ -1,0 +1,286 @@
+"""Values of objects of measurement from the rows: scores, and analyses within objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.design import Chunk, number_combinations
+from vcomp.estimators.likelihood import MatricesLikelihood, prediction_variances
+from vcomp.inference import VarianceComponents
+from vcomp.model.row_access import EffectSolution, RowAccess
+from vcomp.model.stored_levels import EffectsWithin, ObjectScores, Within
+
+_SINGULAR = 1e-10
+"""Relative singular value of scaled coefficients below which equations are singular."""
+
+
+_ROWS = 262_144
+"""Largest number of rows whose groups are in memory at once, unless one object has more."""
+
+
+def object_scores(
+    access: RowAccess, components: VarianceComponents, term: int, effects: EffectSolution
+) -> ObjectScores:
+    """Return the values of a term's levels as objects of measurement, from the rows.
+
+    Parameters
+    ----------
+    access : model and components
+    components : of the G-study
+    term : whose levels are the objects
+    effects : predicted, of all terms
+    """
+    chunk = access.data.statistics.rows
+    within = EffectsWithin.of(components, components.facets[term])
+    rows = _RowsOfObjects.of(chunk, term)
+    terms = [within.all.index(e) for e in within.distinct]
+    profile, cells = None, None
+    if not within.own.all() and rows.have_one_size():
+        cells = _cells(access, within)
+        if _is_complete(rows.objects, cells):
+            profile = rows.profile(cells)
+    blocks = [_within(rows, block, terms, cells, profile) for block in rows.blocks()]
+    scores, se = _predicted(access, term, within.parts, effects)
+    shared = [block.shared for block in blocks if block.shared is not None]
+    return ObjectScores(
+        n=rows.n,
+        mean=access.data.design.origin + np.concatenate([rows.means(b) for b in rows.blocks()]),
+        score=scores,
+        se=se,
+        within=Within(
+            np.concatenate([block.components for block in blocks]),
+            np.concatenate(shared) if shared else None,
+            np.concatenate([block.inverse_n for block in blocks]),
+        ),
+    )
+
+
+def residuals_of_objects(access: RowAccess, term: int) -> FloatArray | None:
+    """Return the mean residual variance of the scores of each object; None if all have one."""
+    chunk = access.data.statistics.rows
+    if chunk.residual_codes is None:
+        return None
+    objects = _groups(chunk, term)
+    residuals = access.components[-int(chunk.residual_codes.max()) - 1 :]
+    sums = np.bincount(objects, residuals[chunk.residual_codes])
+    return np.asarray(sums / np.bincount(objects), dtype=float)
+
+
+@dataclass(frozen=True, slots=True)
+class _RowsOfObjects:
+    """The rows in the order of their objects, read in blocks of whole objects.
+
+    Attributes
+    ----------
+    chunk : of all rows
+    objects : (n,) the object of each row
+    order : (n,) the rows, those of an object together
+    n : (P,) scores of each object
+    """
+
+    chunk: Chunk
+    objects: IntArray
+    order: Any
+    n: Any
+
+    @classmethod
+    def of(cls, chunk: Chunk, term: int) -> _RowsOfObjects:
+        objects = _groups(chunk, term)
+        return cls(chunk, objects, np.argsort(objects, kind="stable"), np.bincount(objects))
+
+    def have_one_size(self) -> bool:
+        """Whether all objects have as many scores."""
+        return bool((self.n == self.n[0]).all())
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """Yield the first object of each block, and the one after its last."""
+        ends, first = np.cumsum(self.n), 0
+        while first < ends.size:
+            before = ends[first] - self.n[first]
+            last = max(first + 1, int(np.searchsorted(ends, before + _ROWS, side="right")))
+            yield first, last
+            first = last
+
+    def rows(self, block: tuple[int, int]) -> Any:
+        """Return the rows of a block."""
+        first = int(self.n[: block[0]].sum())
+        return self.order[first : first + int(self.n[block[0] : block[1]].sum())]
+
+    def means(self, block: tuple[int, int]) -> FloatArray:
+        """Return the mean of the centred scores of each object."""
+        sums = np.bincount(self.objects[self.rows(block)] - block[0], self._y(block))
+        return sums / self.n[block[0] : block[1]]
+
+    def deviations(self, block: tuple[int, int]) -> FloatArray:
+        """Return deviations from the object's mean: differences of T terms keep digits."""
+        found: FloatArray = self._y(block)
+        found -= np.repeat(self.means(block), self.n[block[0] : block[1]])
+        return found
+
+    def profile(self, cells: IntArray) -> FloatArray:
+        """Return the mean deviation in each cell."""
+        n = np.bincount(cells)
+        sums = np.zeros(n.size)
+        for block in self.blocks():
+            sums += np.bincount(cells[self.rows(block)], self.deviations(block), n.size)
+        return sums / n
+
+    def _y(self, block: tuple[int, int]) -> FloatArray:
+        return self.chunk.response[self.rows(block)] - self.chunk.origin
+
+
+def _groups(chunk: Chunk, term: int) -> IntArray:
+    """Return the group of each row in a term, computed at every call."""
+    return chunk.terms[term].groups(chunk.compact_codes, chunk.facet_sizes)
+
+
+def _within(
+    rows: _RowsOfObjects,
+    block: tuple[int, int],
+    terms: Sequence[int],
+    cells: IntArray | None,
+    profile: FloatArray | None,
+) -> Within:
+    """Return an analysis of variance of the scores of every object in a block.
+
+    Parameters
+    ----------
+    rows, block : of the objects
+    terms : of the effects except the residual
+    cells : (n,) combination of all facets whose levels objects can share
+    profile : the mean deviation in each cell; None if objects do not have the same cells
+    """
+    at, chunk = rows.rows(block), rows.chunk
+    objects = rows.objects[at] - block[0]
+    n = rows.n[block[0] : block[1]].astype(float)
+    x = rows.deviations(block)
+    codes = [column[at] for column in chunk.compact_codes]
+    groups = [_joined(objects, chunk.terms[t].groups(codes, chunk.facet_sizes)) for t in terms]
+    coefficients, inverse_n = _coefficients(objects, n, groups)
+    shared = None
+    if profile is not None and cells is not None:
+        # In products between objects, the scores of a cell are replaced by their mean.
+        own = _joined(objects, cells[at])
+        mean = (np.bincount(own, x) / np.bincount(own))[own]
+        crossed = _squares(objects, groups, x, profile[cells[at]])
+        alone = _squares(objects, groups, x, mean)
+        shared = _solved(coefficients, (rows.n.size * crossed - alone) / (rows.n.size - 1.0))
+    return Within(_solved(coefficients, _squares(objects, groups, x, x)), shared, inverse_n)
+
+
+def _is_complete(objects: IntArray, cells: IntArray) -> bool:
+    """Whether all objects have the same cells, with the same numbers of scores."""
+    n_objects, n_cells = int(objects.max()) + 1, int(cells.max()) + 1
+    if n_objects * n_cells > objects.size:
+        return False
+    counts = np.bincount(objects * n_cells + cells, minlength=n_objects * n_cells)
+    counts = counts.reshape(n_objects, n_cells)
+    return bool((counts == counts[0]).all())
+
+
+def _coefficients(
+    objects: IntArray, n: FloatArray, groups: Sequence[IntArray]
+) -> tuple[FloatArray, FloatArray]:
+    """Return the coefficients of E(T − T_μ), (P, k + 1, k + 1), and Σ n²/(Σ n)², (P, k + 1)."""
+    k, P = len(groups), n.size
+    coefficients, inverse_n = np.empty((P, k + 1, k + 1)), np.empty((P, k + 1))
+    sizes = [np.bincount(g).astype(float) for g in groups]
+    owner = [_owner(g, objects) for g in groups]
+    for s in range(k):
+        coefficients[:, s, k] = np.bincount(owner[s], minlength=P) - 1.0
+        squares = np.bincount(owner[s], sizes[s] ** 2, minlength=P) / n
+        inverse_n[:, s] = squares / n
+        coefficients[:, k, s] = n - squares
+        for u in range(s + 1):
+            both = groups[s] if u == s else _joined(groups[s], groups[u])
+            squares = np.square(np.bincount(both), dtype=float)
+            for one, other in {(s, u), (u, s)}:
+                inside = _owner(both, groups[one])
+                terms = squares / sizes[one][inside]
+                coefficients[:, one, other] = np.bincount(owner[one][inside], terms, minlength=P)
+    for u in range(k):
+        coefficients[:, :k, u] -= (inverse_n[:, u] * n)[:, None]
+    coefficients[:, k, k] = n - 1.0
+    inverse_n[:, k] = 1.0 / n
+    return coefficients, inverse_n
+
+
+def _joined(left: IntArray, right: IntArray) -> IntArray:
+    """Return the combination of two columns of codes in each row, numbered in order."""
+    (a, n_a), (b, n_b) = (
+        (codes.astype(np.int32, copy=False), int(codes.max()) + 1) for codes in (left, right)
+    )
+    return number_combinations(a, n_a, b, n_b)[1]
+
+
+def _owner(groups: IntArray, coarser: IntArray) -> LongArray:
+    """Return for each group the coarser group that contains it."""
+    owner = np.empty(int(groups.max()) + 1, dtype=np.int64)
+    owner[groups] = coarser
+    return owner
+
+
+def _squares(
+    objects: IntArray, groups: Sequence[IntArray], x: FloatArray, z: FloatArray
+) -> FloatArray:
+    """Return Σ_g (Σ x)(Σ z)/n_g of every object and effect, Σ x z as the last, (P, k + 1)."""
+    squares = []
+    for g in groups:
+        product = np.bincount(g, x) * np.bincount(g, z) / np.bincount(g)
+        squares.append(np.bincount(_owner(g, objects), product))
+    return np.column_stack([*squares, np.bincount(objects, x * z)])
+
+
+def _solved(coefficients: FloatArray, T: FloatArray) -> FloatArray:
+    """Return the components of every object, nan where its equations are singular."""
+    scale = np.abs(coefficients).max(axis=2, keepdims=True)
+    scaled = coefficients / np.where(scale > 0.0, scale, 1.0)
+    values = np.linalg.svd(scaled, compute_uv=False)
+    regular = values[:, -1] > _SINGULAR * values[:, 0]
+    solved = np.full(T.shape, np.nan)
+    right = T[regular] / scale[regular, :, 0]
+    solved[regular] = np.linalg.solve(scaled[regular], right[..., None])[..., 0]
+    return solved
+
+
+def _predicted(
+    access: RowAccess, term: int, parts: Sequence[int], effects: EffectSolution
+) -> tuple[FloatArray, FloatArray]:
+    """Return μ̂ + Σ û of every level of a term and its standard error, at the mean of X.
+
+    The sum is over the terms that are parts of the object, such as doctor and doctor:patient.
+    """
+    design, stats, v = access.data.design, access.data.statistics, access.components
+    chunk, mean = stats.rows, stats.rows.columns.mean(axis=0)
+    n_levels = stats.sizes[term]
+    groups = np.full((n_levels, len(design.terms)), -1, dtype=np.int64)
+    scores = np.full(n_levels, design.origin + mean @ effects.beta)
+    for part in parts:
+        if part == term:
+            groups[:, part] = np.arange(n_levels)
+        else:
+            groups[_groups(chunk, term), part] = _groups(chunk, part)
+        scores += effects.of_terms[part][groups[:, part]]
+    if not v.any():
+        return scores, np.zeros(scores.size)
+    X = np.broadcast_to(mean, (scores.size, mean.size))
+    if stats.blocks is None:
+        return scores, np.sqrt(prediction_variances(stats, v, groups, X))
+    weights = [(own, (own >= 0)[:, None] * 1.0) for own in groups.T]
+    likelihood = MatricesLikelihood(stats, reml=True)
+    return scores, np.sqrt(likelihood.prediction_variances(v, weights, X))
+
+
+def _cells(access: RowAccess, effects: EffectsWithin) -> IntArray:
+    """Return the combination of all facets except the object and the facets nested in it."""
+    design, chunk = access.data.design, access.data.statistics.rows
+    cells = np.zeros(chunk.response.size, dtype=np.int32)
+    for position, facet in enumerate(design.facets):
+        if facet.name not in effects.excluded:
+            cells = _joined(cells, chunk.level_codes(position))
+    return cells
