@@ -52,15 +52,14 @@ def test_ci_calls_the_test_command_of_the_readme():
     assert command in script
 
 
-def test_the_lines_of_each_field_on_the_front_page_runs():
+def test_the_lines_of_each_field_on_the_front_page_runs(monkeypatch):
+    monkeypatch.chdir(ROOT / "tests" / "evals")  # has a folder of logs
     page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     fields = page.partition("## Your field")[2].partition("\n## ")[0]
     lines = re.findall(r"```python\n(.*?)\n(.*?)\n```", fields)
     assay = vcomp.datasets.load("assay")
-    images = vcomp.datasets.load("digits").query("seed < 3 and digit < 3")
-    kept = images.groupby(["digit"])["image"].transform(lambda x: x.isin(x.unique()[:5]))
     data = (
-        vcomp.datasets.load("docsearch"), images[kept], vcomp.datasets.load("essays"),
+        vcomp.datasets.load("docsearch"), None, vcomp.datasets.load("essays"),
         assay[assay["sample"] == "middle"], vcomp.datasets.load("docsearch"),
     )  # fmt: skip
     for (first, last), frame in zip(lines, data, strict=True):
