@@ -305,3 +305,23 @@ def test_only_the_formula_package_evaluates_and_nothing_unpickles():
                 assert said == [False], place
     # patsy's `EvalEnvironment.eval`, and its evaluator of the terms of a formula.
     assert found == {("formula", "eval")}
+
+
+# Logs of model evaluations -----------------------------------------------------------------------
+
+
+def test_logs_of_evaluations_are_data_and_names_of_members_are_not_paths(mark, tmp_path):
+    path, code = mark
+    spec = {"model": code, "task": code, "task_id": code, "task_args": {"prompt": code}}
+    sample = {"id": code, "epoch": 1, "scores": {code: {"value": 1}}, "metadata": {"m": code}}
+    log = tmp_path / "logs" / "log.eval"
+    log.parent.mkdir()
+    with zipfile.ZipFile(log, "w") as archive:
+        archive.writestr("header.json", json.dumps({"eval": spec, "status": "success"}))
+        for name in ("samples/../../../outside.json", "samples//etc/passwd.json"):
+            archive.writestr(name, json.dumps(sample | {"id": name}))
+    logs = vcomp.evals.read(log.parent, metadata=["m"])
+    assert len(logs.table) == 2
+    str(logs)
+    assert not path.exists()
+    assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["log.eval"]

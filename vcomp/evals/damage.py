@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, VcompError
 
 LARGEST = 1 << 30
 """Bytes of the longest line, and of the largest member of an archive once it is decompressed."""
@@ -49,14 +49,38 @@ class Damage:
         """Add what cannot be read in the block."""
         try:
             yield
-        except UnreadableError as error:
-            self.add(place, str(error))
-        except (OSError, RecursionError) as error:
-            self.add(place, f"it cannot be read ({error})")
+        except VcompError:
+            raise
+        except UNREADABLE as error:
+            self.add(place, why_unreadable(error))
 
 
 class UnreadableError(Exception):
     """A line, member or sample that is not as its format has it; the message says why."""
+
+
+UNREADABLE = (
+    UnreadableError,
+    OSError,
+    RecursionError,
+    AttributeError,
+    KeyError,
+    OverflowError,
+    TypeError,
+    ValueError,
+)
+"""Errors of readers at values that their format does not have at this place."""
+
+
+def why_unreadable(error: BaseException) -> str:
+    """Return the reason of such an error, a clause."""
+    if isinstance(error, UnreadableError):
+        return str(error)
+    if isinstance(error, OSError | RecursionError):
+        return f"it cannot be read ({error})"
+    if isinstance(error, KeyError):
+        return f"there is no {error.args[0]}"
+    return f"it has a value that the format does not have there ({error})"
 
 
 def parsed(text: bytes | str, *, is_object: bool = True) -> Any:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from vcomp.evals import inspect_logs, lm_eval, score_tables
+from vcomp.evals import (
+    every_eval_ever,
+    helm,
+    inspect_logs,
+    lighteval,
+    lm_eval,
+    mteb,
+    openai_evals,
+    promptfoo,
+    score_tables,
+)
 from vcomp.evals.damage import Damage
 from vcomp.evals.log_files import LogFile
 from vcomp.evals.run_rows import Run, Wanted
@@ -24,6 +34,12 @@ class LogFormat(Protocol):
 FORMATS: Mapping[str, LogFormat] = {
     "inspect": inspect_logs,
     "lm_eval": lm_eval,
+    "helm": helm,
+    "lighteval": lighteval,
+    "openai_evals": openai_evals,
+    "promptfoo": promptfoo,
+    "mteb": mteb,
+    "every_eval_ever": every_eval_ever,
     "table": score_tables,
 }
 """By the names of ``format=``; tables are last, as lines of several formats could be rows."""

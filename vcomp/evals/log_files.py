@@ -15,7 +15,7 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import Any, NoReturn
 
-from vcomp.evals.damage import LARGEST, Damage, UnreadableError, parsed, place_in_json
+from vcomp.evals.damage import LARGEST, UNREADABLE, Damage, parsed, place_in_json, why_unreadable
 from vcomp.exceptions import DataError
 
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
@@ -76,8 +76,8 @@ class LogFile:
                 except (ValueError, RecursionError):
                     value = None
                 read(value if type(value) is dict else parsed(line))
-            except UnreadableError as error:
-                damage.add(f"line {number}", str(error))
+            except UNREADABLE as error:
+                damage.add(f"line {number}", why_unreadable(error))
 
     @cached_property
     def head(self) -> bytes:
@@ -142,6 +142,22 @@ class LogFile:
             if isinstance(value, dict):
                 return value
         return {}
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The object of a file that describes another; empty without such a file."""
+        return self.first if self.path.is_file() else {}
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of a Parquet file; none of another file."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            return list(pq.read_schema(self.path).names) if self.is_parquet else []
+        except (pa.ArrowException, OSError):
+            return []
 
     def place_of_damage(self) -> str:
         """Return where and why the file is not JSON, a clause."""

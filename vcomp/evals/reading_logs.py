@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from vcomp import display
 from vcomp.evals.assembling import assemble
-from vcomp.evals.damage import Damage, UnreadableError
+from vcomp.evals.damage import Damage
 from vcomp.evals.eval_logs import EvalLogs
 from vcomp.evals.formats import FORMATS, LogFormat
 from vcomp.evals.log_files import LogFile, found_logs
@@ -39,7 +39,8 @@ def read(
     ----------
     paths : files, folders (at any depth) and patterns; ``"-"`` is standard input
     format : read only logs of this format, ``"inspect"``, ``"lm_eval"``,
-        ``"table"`` (CSV, JSON lines, Parquet);
+        ``"helm"``, ``"lighteval"``, ``"openai_evals"``, ``"promptfoo"``, ``"mteb"``,
+        ``"every_eval_ever"``, ``"table"`` (CSV, JSON lines, Parquet);
         None finds it by content
     unreadable : samples that cannot be read: ``"raise"`` an error that names file and line, or
         ``"skip"`` them and name them in the report
@@ -126,10 +127,10 @@ def _format_of(
     """Return the format of a file; None if it has another one, or is damaged."""
     if insisted is not None and (file.is_given or FORMATS[insisted].recognises(file, wanted)):
         return FORMATS[insisted]
-    try:
+    found = None
+    with damage.at("the file"):
         found = next((f for f in FORMATS.values() if f.recognises(file, wanted)), None)
-    except OSError as error:
-        damage.add("the file", f"it cannot be read ({error})")
+    if damage.named:
         return None
     if insisted is None and found is not None:
         return found
@@ -149,10 +150,8 @@ def _format_of(
 def _read(file: LogFile, known: LogFormat, damage: Damage, wanted: Wanted) -> list[Run]:
     """Return the runs of a file; without any if it is unreadable as a whole."""
     runs: list[Run] = []
-    try:
+    with damage.at("the file"):
         runs += known.read(file, damage, wanted)
-    except (UnreadableError, OSError) as error:
-        damage.add("the file", str(error))
     if not runs and damage.named:
         runs.append(Run(file.name, "", NO_ROWS.frame(), unreadable=damage.named))
     return runs

@@ -235,6 +235,19 @@ def number_or_problem(value: Any) -> tuple[float, str | None]:
     return math.nan, f"not a number but a {type(value).__name__}"
 
 
+def within(value: Any, *keys: str) -> Any:
+    """Return what nested objects hold at these keys, or None.
+
+    Examples
+    --------
+    >>> within({"spec": {"model": "m"}}, "spec", "model"), within(None, "spec")
+    ('m', None)
+    """
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
 def content_hash(*parts: Any) -> int:
     """Return a number made of the content of an item, equal for equal content and never 0."""
     text = json.dumps(parts, sort_keys=True, default=str)

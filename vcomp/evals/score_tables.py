@@ -50,13 +50,7 @@ def recognises(file: LogFile, wanted: Wanted) -> bool:
 def _header(file: LogFile) -> list[str]:
     """Return the names of the columns; none if it is not a table."""
     if file.is_parquet:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        try:
-            return list(pq.read_schema(file.path).names)
-        except (pa.ArrowException, OSError):
-            return []
+        return file.columns
     if file.is_json:
         rows = file.document if isinstance(file.document, list) else [file.first]
         return list(rows[0]) if rows and isinstance(rows[0], dict) else []

@@ -1,0 +1,300 @@
+"""Logs of other frameworks, on small files after their schemas."""
+
+import copy
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import vcomp
+
+
+def write(path, content):
+    """Write JSON, or an object a line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(content, list) and path.suffix == ".jsonl":
+        text = "".join(json.dumps(line) + "\n" for line in content)
+    else:
+        text = json.dumps(content, indent=2)
+    path.write_text(text, "utf-8")
+    return path
+
+
+def rows(logs, *names):
+    """Return columns of the table as lists."""
+    return logs.table[list(names)].astype(object).to_numpy().tolist()
+
+
+# HELM ------------------------------------------------------------------------------------------
+
+
+def stat(name, total, count=1, **more):
+    """Return a statistic of HELM."""
+    return {"name": {"name": name, "split": "test", **more}, "count": count, "sum": total}
+
+
+HELM = [
+    {"instance_id": "id1", "train_trial_index": 0, "stats": [stat("em", 1.0), stat("f1", 1.5, 2)]},
+    {"instance_id": "id2", "train_trial_index": 0, "stats": [stat("em", 0.0)]},
+    {"instance_id": "id1", "perturbation": {"name": "typos"}, "train_trial_index": 0,
+     "stats": [stat("em", 0.0)]},
+    {"instance_id": "id1", "train_trial_index": 0, "stats": [stat("tokens", 7)]},
+    {"instance_id": "id2", "train_trial_index": 0, "stats": [stat("tokens", 9)]},
+]  # fmt: skip
+
+
+@pytest.fixture
+def helm(tmp_path):
+    folder = tmp_path / "mmlu:subject=law,model=org_m"
+    write(folder / "per_instance_stats.json", HELM)
+    spec = {"name": "mmlu:subject=law,model=org_m", "adapter_spec": {"model": "org/m"}}
+    write(folder / "run_spec.json", spec)
+    write(folder / "stats.json", [stat("em", 0.5)])
+    return folder
+
+
+def test_helm(helm):
+    logs = vcomp.evals.read(helm)
+    table = logs.table
+    assert table[["model", "task"]].drop_duplicates().to_numpy().tolist() == [
+        ["org/m", "mmlu:subject=law"]
+    ]
+    plain = table[table["perturbation"] == "none"]
+    scores = plain.set_index(["item", "metric"])["score"].to_dict()
+    assert scores == {
+        ("id1", "em"): 1.0, ("id1", "f1"): 0.75, ("id2", "em"): 0.0,
+        ("id1", "tokens"): 7.0, ("id2", "tokens"): 9.0,
+    }  # fmt: skip
+    assert logs.report["samples"].tolist() == [3]
+
+
+def test_statistics_that_helm_left_out_are_not_scored(helm):
+    missing = vcomp.evals.read(helm).unscored
+    assert missing[["item", "metric", "problem"]].to_numpy().tolist() == [
+        ["id2", "f1", "not scored"]
+    ]
+
+
+def test_helm_without_its_specification(helm):
+    (helm / "run_spec.json").unlink()
+    logs = vcomp.evals.read(helm)
+    assert rows(logs, "model", "task")[0] == ["org_m", "mmlu:subject=law"]
+    assert "no run_spec.json" in logs.notes[1]
+
+
+# OpenAI evals ----------------------------------------------------------------------------------
+
+
+def event(kind, item, **data):
+    """Return an event."""
+    return {"run_id": "r", "event_id": 0, "sample_id": item, "type": kind, "data": data}
+
+
+OPENAI = [
+    {"spec": {"completion_fns": ["gpt"], "eval_name": "sums.dev.v0", "run_id": "r"}},
+    event("sampling", "s.0", prompt="?"),
+    event("match", "s.0", correct=True, expected="4", picked="4"),
+    {"final_report": {"accuracy": 0.5}},
+    event("match", "s.1", correct=False),
+    event("metrics", "s.1", bleu=0.25, rating="B"),
+    event("sampling", "s.2", prompt="?"),
+    event("error", "s.3", message="time is up"),
+]
+
+
+def test_openai_evals(tmp_path):
+    logs = vcomp.evals.read(write(tmp_path / "log.jsonl", OPENAI))
+    assert rows(logs, "model", "task", "item", "metric", "score") == [
+        ["gpt", "sums.dev.v0", "s.0", "match", 1.0],
+        ["gpt", "sums.dev.v0", "s.1", "match", 0.0],
+        ["gpt", "sums.dev.v0", "s.1", "bleu", 0.25],
+    ]
+    assert logs.unscored["problem"].tolist() == [
+        "not a number: 'B'", "not scored", "failed: time is up"
+    ]  # fmt: skip
+    assert logs.report[["samples", "failed"]].to_numpy().tolist() == [[4, 1]]
+    assert not [note for note in logs.notes if "did not end" in note]
+
+
+def test_repeated_events_are_epochs_and_a_missing_report_is_named(tmp_path):
+    lines = [OPENAI[0], *(event("match", "s.0", correct=k) for k in (1, 0))]
+    logs = vcomp.evals.read(write(tmp_path / "log.jsonl", lines))
+    assert rows(logs, "epoch", "score") == [[1, 1.0], [2, 0.0]]
+    assert "did not end" in logs.notes[0]
+
+
+# promptfoo -------------------------------------------------------------------------------------
+
+
+def answer(test, prompt, score, *, model="m", **more):
+    """Return a row of promptfoo."""
+    return {
+        "testIdx": test, "promptIdx": 0, "promptId": prompt, "vars": {"q": f"q{test // 2}"},
+        "provider": {"id": "file://p.js", "label": model}, "score": score, "success": score == 1,
+        "failureReason": 0, "gradingResult": {}, "namedScores": {}, **more,
+    }  # fmt: skip
+
+
+ANSWERS = [
+    answer(0, "p", 1.0), answer(1, "p", 0.0), answer(2, "p", 0.5, namedScores={"tone": 1}),
+    answer(3, "p", 0, failureReason=2, error="no answer\nat", gradingResult=None),
+    answer(0, "p", 0.0, model="n"),
+]  # fmt: skip
+
+
+def export(answers=ANSWERS, **more):
+    """Return an export with two repetitions."""
+    return {
+        "evalId": "e", "results": {"version": 3, "timestamp": "t", "results": answers},
+        "config": {"description": "sums"}, "runtimeOptions": {"repeat": 2}, **more,
+    }  # fmt: skip
+
+
+def test_promptfoo(tmp_path):
+    logs = vcomp.evals.read(write(tmp_path / "out.json", export()))
+    assert rows(logs, "model", "task", "item", "epoch", "prompt", "metric", "score") == [
+        ["m", "sums", "0", 1, "p", "score", 1.0],
+        ["m", "sums", "0", 2, "p", "score", 0.0],
+        ["m", "sums", "1", 1, "p", "score", 0.5],
+        ["m", "sums", "1", 1, "p", "tone", 1.0],
+        ["n", "sums", "0", 1, "p", "score", 0.0],
+    ]
+    assert logs.unscored[["item", "epoch", "problem"]].to_numpy().tolist() == [
+        ["1", 2, "failed: no answer"]
+    ]
+    assert logs.report[["samples", "failed"]].to_numpy().tolist() == [[5, 1]]
+
+
+def test_rows_of_promptfoo_without_their_export(tmp_path):
+    """The number of repetitions is missing there: equal variables are repetitions."""
+    logs = vcomp.evals.read(write(tmp_path / "out.jsonl", ANSWERS))
+    scores = logs.table[logs.table["metric"] == "score"]
+    assert scores[["model", "item", "epoch"]].to_numpy().tolist() == [
+        ["m", "0", 1], ["m", "0", 2], ["m", "2", 1], ["n", "0", 1],
+    ]  # fmt: skip
+
+
+# lighteval -------------------------------------------------------------------------------------
+
+
+def test_lighteval(tmp_path):
+    date, task = "2026-01-01T00-00-00", "lighteval|gsm8k|5"
+    path = tmp_path / "details" / "org" / "m" / date / f"details_{task}_{date}.parquet"
+    path.parent.mkdir(parents=True)
+    documents = [
+        {"id": str(k), "query": f"q{k}", "task_name": task, "num_samples": 4} for k in range(3)
+    ]
+    metrics = [{"em": 1.0, "pass": 0.5}, {"em": 0.0, "pass": None}, {"em": 1.0, "pass": 1.0}]
+    pq.write_table(
+        pa.table({"doc": documents, "metric": metrics, "model_response": [1, 2, 3]}), path
+    )
+    logs = vcomp.evals.read(tmp_path)
+    assert rows(logs, "model", "task", "item", "metric", "score")[:3] == [
+        ["org/m", task, "0", "em", 1.0],
+        ["org/m", task, "0", "pass", 0.5],
+        ["org/m", task, "1", "em", 0.0],
+    ]
+    assert logs.unscored["metric"].tolist() == ["pass"]
+    assert "4 answers" in logs.notes[0]
+
+
+# MTEB ------------------------------------------------------------------------------------------
+
+
+def test_mteb(tmp_path):
+    folder = tmp_path / "results" / "org__m" / "rev"
+    scores = {"test": [{"main_score": 0.5, "hf_subset": s, "languages": []} for s in ("de", "en")]}
+    write(folder / "STS.json", {"task_name": "STS", "mteb_version": "2", "scores": scores})
+    logs = vcomp.evals.read(tmp_path)
+    assert rows(logs, "model", "task", "subset", "score") == [
+        ["org/m", "STS", "de", 0.5],
+        ["org/m", "STS", "en", 0.5],
+    ]
+    assert "not of items" in " ".join(logs.notes)
+    write(folder / "model_meta.json", {"name": "org/other", "revision": "rev"})
+    assert vcomp.evals.read(tmp_path).table["model"].unique().tolist() == ["org/other"]
+
+
+# Every Eval Ever -------------------------------------------------------------------------------
+
+
+def instance(item, score, result="acc", **more):
+    """Return a line of Every Eval Ever."""
+    return {
+        "schema_version": "0.3", "evaluation_id": "e", "model_id": "org/m",
+        "evaluation_name": "sums", "evaluation_result_id": result, "sample_id": item,
+        "interaction_type": "single_turn", "input": {"raw": f"q{item}", "reference": ["4"]},
+        "answer_attribution": [], "evaluation": {"score": score, "is_correct": score > 0}, **more,
+    }  # fmt: skip
+
+
+INSTANCES = [
+    instance("a", 1.0), instance("a", 0.25, "f1"), instance("b", 0.0, error="timeout"),
+    instance("b", 0.5, "f1"), instance("a", 0.0, evaluation_id="again"),
+]  # fmt: skip
+
+
+def test_every_eval_ever(tmp_path):
+    logs = vcomp.evals.read(write(tmp_path / "x.jsonl", INSTANCES))
+    assert rows(logs, "model", "task", "item", "metric", "evaluation", "score") == [
+        ["org/m", "sums", "a", "acc", "e", 1.0],
+        ["org/m", "sums", "a", "f1", "e", 0.25],
+        ["org/m", "sums", "b", "f1", "e", 0.5],
+        ["org/m", "sums", "a", "acc", "again", 0.0],
+    ]
+    assert logs.unscored["problem"].tolist() == ["failed: timeout"]
+    assert logs.report[["samples", "failed"]].to_numpy().tolist() == [[3, 1]]
+
+
+# Values at wrong places ------------------------------------------------------------------------
+
+LM_EVAL = [
+    {
+        "doc_id": k, "doc": {"q": "?"}, "target": "4", "resps": [["4"]], "filter": "none",
+        "metrics": ["em"], "doc_hash": "ab", "em": 1.0,
+    }
+    for k in range(2)
+]  # fmt: skip
+INSPECT = {
+    "version": 2, "status": "success",
+    "eval": {"task": "t", "model": "m", "task_id": "T", "task_args": {"a": 1},
+             "model_roles": {"grader": {"model": "g"}}, "scorers": [{"name": "s", "options": {}}]},
+    "samples": [{"id": 1, "epoch": 1, "input": [{"role": "user", "content": "q"}], "target": "",
+                 "scores": {"s": {"value": {"a": 1}}}, "metadata": {"p": 1}}],
+}  # fmt: skip
+CONTENTS = {
+    "helm.json": HELM, "openai.jsonl": OPENAI, "promptfoo.json": export(),
+    "answers.jsonl": ANSWERS, "instances.jsonl": INSTANCES, "inspect.json": INSPECT,
+    "samples_t_2026-01-01T00-00-00.0.jsonl": LM_EVAL,
+    "mteb.json": {"task_name": "T", "scores": {"test": [{"main_score": 0.5}]}},
+}  # fmt: skip
+WRONG = (None, True, -1, 1e400, "text", "", [], [[]], {}, {"name": {}}, 10**400)
+
+
+def places(value, path=()):
+    """Yield the paths of all values within a value."""
+    yield path
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from places(value[key], (*path, key))
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_wrong_values_are_errors_or_named(tmp_path, name):
+    """Any value of any log may be another one; a fifth of the places meets each wrong value."""
+    rng, found = np.random.default_rng(5), list(places(CONTENTS[name]))[1:]
+    for k in rng.permutation(len(found))[:40]:
+        content = copy.deepcopy(CONTENTS[name])
+        *path, last = found[k]
+        holder = content
+        for key in path:
+            holder = holder[key]
+        holder[last] = WRONG[k % len(WRONG)]
+        path = write(tmp_path / name, content)
+        for how in ("raise", "skip"):
+            try:
+                str(vcomp.evals.read(path, unreadable=how, metadata=["q"]))
+            except vcomp.VcompError as error:
+                assert str(error)  # noqa: PT017

@@ -1,0 +1,50 @@
+"""Results of MTEB: a file for each task, with a score for each split and subset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from vcomp.evals.damage import Damage, mapping
+from vcomp.evals.log_files import LogFile
+from vcomp.evals.run_rows import Run, SampleRows, Wanted, number_or_problem, within
+
+NAME = "mteb"
+
+
+def recognises(file: LogFile, _: Wanted) -> bool:
+    """Return whether this is the result of a task."""
+    return "task_name" in file.first and isinstance(file.first.get("scores"), dict)
+
+
+def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
+    """Yield the main scores of a task, which has no scores of items."""
+    result, folder = file.first, file.path.absolute().parent
+    meta = LogFile(folder / "model_meta.json", "model_meta.json").described
+    # results/{model}/{revision}/{task}.json, with / in the model as __
+    model = meta.get("name") or folder.parent.name.replace("__", "/")
+    constant = {
+        "model": model,
+        "task": result["task_name"],
+        "metric": "main_score",
+        "revision": meta.get("revision") or folder.name,
+    }
+    rows = SampleRows(("split", "subset", "score", "problem"), constant)
+    n = 0
+    for split, scores in result["scores"].items():
+        for k, one in enumerate(scores if isinstance(scores, list) else [scores], 1):
+            with damage.at(f"{split}, score {k}"):
+                score: dict[str, Any] = mapping(one, "a score")
+                rows.add(
+                    split, score.get("hf_subset"), *number_or_problem(within(score, "main_score"))
+                )
+                n += 1
+    yield Run(
+        file.name,
+        NAME,
+        rows.frame(),
+        identity=f"{model} {result['task_name']} {constant['revision']}",
+        samples=n,
+        unreadable=damage.named,
+        notes=["Results of MTEB have scores of tasks, not of items."],
+    )
