@@ -194,3 +194,12 @@ def test_what_refusals_advise_leads_on():
     assert "seed" in vcomp.evals.study(data, sampled=["seed"]).roles.sampled
     assert "seed" in vcomp.evals.study(data, fixed="seed").roles.fixed
     assert vcomp.evals.study(data[data["seed"] == 0]).roles.residual == "model:item"
+
+
+def test_repetitions_with_equal_scores_are_no_noise():
+    data = scores(prompts=2)
+    twice = pd.concat([data.assign(epoch=e) for e in (1, 2)], ignore_index=True)
+    found, once = vcomp.evals.study(twice), vcomp.evals.study(data)
+    pd.testing.assert_frame_equal(found.table, once.table)
+    assert "epoch numbers repetitions whose scores are equal" in printed_words(found)
+    assert "cannot be told" not in printed_words(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -334,6 +334,12 @@ def study(
     if system in table and "item" in table and FIXED[0] in table:
         table = _with_own_items(table, FIXED[0])
     roles = roles_of(table, system, score, sampled, fixed)
+    if (
+        roles.repetition
+        and not table.groupby(roles.cell, observed=True)[score].nunique().gt(1).any()
+    ):
+        table = table.drop_duplicates(roles.cell)
+        roles = replace(roles_of(table, system, score, sampled, fixed), identical=roles.repetition)
     fit = _fitted(roles.formula, table) if roles.terms else _least_squares(roles.formula, table)
     means = _means(fit, roles, table[system].iloc[0], alpha)
     comparisons = None

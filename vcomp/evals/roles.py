@@ -37,6 +37,7 @@ class Roles:
     levels : numbers of levels of all of them
     terms : random terms that the data can tell apart, each as its facets
     residual : what the residual is made of, in words
+    identical : column of repetitions that all have equal scores, of which one is used
     """
 
     model: str
@@ -48,6 +49,12 @@ class Roles:
     levels: Mapping[str, int]
     terms: tuple[tuple[str, ...], ...]
     residual: str
+    identical: str = ""
+
+    @property
+    def cell(self) -> list[str]:
+        """The columns whose values name a sample that is repeated, if it is."""
+        return [self.model, *self.sampled, *self.fixed]
 
     @property
     def formula(self) -> str:
@@ -91,6 +98,11 @@ class Roles:
             )
         if self.repetition:
             said.append(f"{self.repetition} numbers repetitions of the same sample.")
+        if self.identical:
+            said.append(
+                f"{self.identical} numbers repetitions whose scores are equal: repeating adds no "
+                "noise, and one of each is used."
+            )
         return said
 
     @property
@@ -102,7 +114,7 @@ class Roles:
             f"{display.levels_of(self.sampled[0] if self.sampled else self.model)}."
             for f in self.single
         ]
-        if self.residual and not self.repetition:
+        if self.residual and not (self.repetition or self.identical):
             said.append(
                 f"Each combination was scored once: the variation of repeated runs cannot be told "
                 f"from {self.residual}. Repeat a part of the runs to see it."
