@@ -119,7 +119,11 @@ def test_one_model_has_the_standard_error_of_its_items():
 def test_a_model_that_is_always_right_has_an_error():
     data = scores()
     data.loc[data["model"] == "m3", "score"] = 1.0
-    assert (vcomp.evals.study(data).table["std_error"] > 0.0).all()
+    found = vcomp.evals.study(data).table
+    assert (found["std_error"] > 0.0).all()
+    assert found.loc["m3", ["mean", "high"]].tolist() == pytest.approx([1.0, 1.0], rel=1e-9)
+    graded = vcomp.evals.study(data.assign(score=2.0 * data["score"])).table
+    assert graded.loc["m3", "high"] > 2.0
 
 
 def test_models_with_other_items():

@@ -41,8 +41,8 @@ class EvalStudy(display.Printed):
     ----------
     roles : columns that are compared, sampled, or have all the levels there are
     table : scores of models, the best first: ``mean``, ``std_error``, ``df``, ``low`` and ``high``
-        with all sampled facets in the error; with several models ``rank``, ``rank_low`` and
-        ``rank_high``, the simultaneous set of ranks
+        with all sampled facets in the error (limits of 0/1 scores are cut at 0 and 1); with
+        several models ``rank``, ``rank_low`` and ``rank_high``, the simultaneous set of ranks
     comparisons : all pairs of models by Tukey's test; None of one model
     fit : of the scores, with models fixed
     alpha : intervals and sets have confidence 1 − alpha
@@ -342,6 +342,8 @@ def study(
         roles = replace(roles_of(table, system, score, sampled, fixed), identical=roles.repetition)
     fit = _fitted(roles.formula, table) if roles.terms else _least_squares(roles.formula, table)
     means = _means(fit, roles, table[system].iloc[0], alpha)
+    if table[score].isin([0.0, 1.0]).all():
+        means[["low", "high"]] = means[["low", "high"]].clip(0.0, 1.0)
     comparisons = None
     if roles.levels[system] > 1:
         comparisons = fit.compare_levels(system, "tukey", alpha=alpha)
