@@ -61,7 +61,7 @@ def weights_in_parts():
 
 
 def refused_with_weights():
-    for method in ("anova", "type1", "henderson3", "minque"):
+    for method in ("anova", "type1", "henderson3"):
         refuses(CROSSED, match="use method='reml' or 'ml'", weights=WEIGHTS, method=method)
     res = vcomp.fit(CROSSED, DATA, weights=WEIGHTS)
     for name, arguments in (
@@ -258,7 +258,7 @@ CHECKS = {
     "known covariance matrices": lambda: refuses_options("cov", "pedigree"),
     "the parametric bootstrap with random slopes": intervals_of_parts,
     "[weights](../howto/weights.md), frequencies": weights_in_parts,
-    "closed forms, resampling of facets": refused_with_weights,
+    "closed forms but MINQUE": refused_with_weights,
     "known variances with random slopes": known_variances_with_slopes,
     "priors": lambda: refuses_options("priors"),
     "imputation": missing_values,

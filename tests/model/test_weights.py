@@ -14,6 +14,7 @@ from scipy.stats import chi2
 
 import vcomp
 from vcomp.estimators import get_estimator
+from vcomp.estimators.quadratic.minque import _priors, _solved
 from vcomp.inference.resampling.draws import draw_errors
 from vcomp.inference.resampling.parametric import drawn_refits
 from vcomp.inference.resampling.refits import Recipe, StackedRefits
@@ -306,6 +307,41 @@ def test_a_residual_that_is_held_has_profile_intervals(shift):
     assert res.quantity("g").interval_method == "profile likelihood"
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-6])
+@pytest.mark.parametrize("prior", [0, 1, [0.5, 0.2, 1.0]])
+@pytest.mark.parametrize("dense_below", [0, 1500])
+def test_minque_of_weighted_scores_solves_the_dense_equations(prior, scale, dense_below):
+    """½tr(PVᵢPVⱼ)θ = ½y'PVᵢPy at the prior, with V = ΣθⱼVⱼ and the last Vⱼ = W⁻¹."""
+    w = scale * DATA["w"].to_numpy()
+    parts = [covariance(DATA, v, w) for v in ([1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0])]
+    given = np.array([prior, prior, 1.0]) if np.isscalar(prior) else np.array(prior)
+    V = sum(x * part for x, part in zip(given, parts, strict=True))
+    X, y, inverse = np.column_stack([np.ones(N), DATA["x"]]), DATA["y"], np.linalg.inv(V)
+    P = inverse - inverse @ X @ np.linalg.solve(X.T @ inverse @ X, X.T @ inverse)
+    F = [[np.trace(P @ A @ P @ B) for B in parts] for A in parts]
+    wanted = np.linalg.solve(F, [y @ P @ A @ P @ y for A in parts])
+    if dense_below:
+        res = vcomp.fit(MODEL, DATA, weights=w, method="minque", prior=prior)
+        np.testing.assert_allclose(res.vcomp, wanted, rtol=1e-10)
+        return
+    stats = vcomp.VarianceComponentsModel(MODEL, DATA, weights=w).statistics
+    solved = _solved(_priors(stats, 0), given, 1)
+    np.testing.assert_allclose(solved.values, wanted, rtol=1e-9)
+
+
+def test_iterated_minque_of_weighted_scores_is_reml():
+    res = vcomp.fit(MODEL, DATA, weights="w", method="minque", iterated=True)
+    np.testing.assert_allclose(res.vcomp, WEIGHTED.vcomp, rtol=1e-6)
+    drawn, replicates = res.simulate(3, rng=2), res.bootstrap(3, rng=2)
+    for b in range(3):
+        again = vcomp.fit(
+            MODEL, DATA.assign(y=drawn[b]), weights="w", method="minque", iterated=True
+        )
+        np.testing.assert_allclose(replicates.values[b], again.vcomp, rtol=1e-6)
+    with pytest.raises(vcomp.EstimationError, match="use method='reml' or 'ml'"):
+        vcomp.fit(MODEL, DATA, known_variance="v", method="minque")
+
+
 def test_dependent_terms_of_known_variances_are_named():
     """Three contrasts of four cells are together the cells, but for their mean."""
     a, b = np.repeat([0, 1], 4), np.tile([0, 1], 4)
@@ -398,7 +434,7 @@ def test_stored_results_keep_their_weights():
         ({"weights": "w", "method": "anova"}, "use method='reml' or 'ml'"),
         ({"weights": "w", "method": "type1"}, "use method='reml' or 'ml'"),
         ({"weights": "w", "method": "henderson3"}, "use method='reml' or 'ml'"),
-        ({"weights": "w", "method": "minque"}, "use method='reml' or 'ml'"),
+        ({"known_variance": "v", "method": "minque"}, "use method='reml' or 'ml'"),
         ({"frequency": DATA["n"], "stream": True}, "make it a column of the data"),
         ({"weights": "w", "engine": "strata"}, "use engine='auto'"),
     ],

@@ -410,11 +410,15 @@ class VarianceComponentsModel(LikelihoodOfData):
                 "known_variance=",
                 "weights='w' with a column w = 1/v estimates the unit of the variances",
             )
+            if method not in ("reml", "ml"):  # before the held residual, an option of these
+                refuse_weights(weights, f"method={method!r}", "use method='reml' or 'ml'")
             options = _with_known_residual(options)
         estimator = get_estimator(method, **options)
         if not isinstance(estimator, LikelihoodMethod):
             refuse_blocks(design.formula, f"method={method!r}", "use method='reml' or 'ml'")
-            refuse_weights(weights, f"method={method!r}", "use method='reml' or 'ml'")
+            # The forms of MINQUE are those of the rows multiplied by √w.
+            if estimator.name != "minque":
+                refuse_weights(weights, f"method={method!r}", "use method='reml' or 'ml'")
         if negative != "keep":
             _check_negative(negative, estimator.name)
         if estimator.name == "anova":

@@ -176,7 +176,9 @@ def crosscheck(
         "crosscheck",
         "only REML and ML estimate them: compare res with a fit by the other of these",
     )
-    refuse_weights(access.data.weights, "crosscheck", "the other methods have none")
+    refuse_weights(
+        access.data.weights, "crosscheck", "of the other methods only MINQUE has weights"
+    )
     n, workers = check_count(n, "n"), check_count(workers, "workers")
     check_time_limit(time_limit)
     seed, v = seed_from(rng), access.components
