@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,7 +77,7 @@ class Roles:
 
     @staticmethod
     def _written(name: str) -> str:
-        return name if name.isidentifier() else f"`{name}`"
+        return name if name.isidentifier() and not iskeyword(name) else f"`{name}`"
 
     @property
     def sentences(self) -> list[str]:
