@@ -185,6 +185,7 @@ def test_logs_are_read_and_compared():
         (lambda: scores(), {"sampled": 3}, "sampled is a list of columns, not 3"),
         (lambda: scores(), {"metric": "acc"}, "there is no column 'metric' to choose from"),
         (lambda: scores().assign(metric="f1"), {"metric": "acc"}, "no metric 'acc'; there are"),
+        (lambda: scores().assign(score=1.0), {}, "all scores are 1: they show neither"),
         (lambda: scores(), {"alpha": 2}, "alpha must be between 0 and 1"),
     ],
 )
@@ -207,3 +208,20 @@ def test_repetitions_with_equal_scores_are_no_noise():
     pd.testing.assert_frame_equal(found.table, once.table)
     assert "epoch numbers repetitions whose scores are equal" in printed_words(found)
     assert "cannot be told" not in printed_words(found)
+
+
+def test_names_that_are_no_python_names():
+    data, names = scores(prompts=2), {"model": "class", "prompt": "my prompt", "score": "acc %"}
+    odd = vcomp.evals.study(
+        data.rename(columns=names), system="class", score="acc %", sampled=["my prompt"]
+    )
+    plain = vcomp.evals.study(data)
+    pd.testing.assert_frame_equal(odd.table.rename_axis("model"), plain.table)
+
+
+def test_rows_without_a_score():
+    data = scores()
+    data.loc[:9, "score"] = np.nan
+    with pytest.warns(vcomp.VcompWarning, match="10 of 100 rows have no score and were left out"):
+        found = vcomp.evals.study(data)
+    pd.testing.assert_frame_equal(found.table, vcomp.evals.study(data.iloc[10:]).table)

@@ -14,7 +14,7 @@ from vcomp import display
 from vcomp.evals.eval_logs import EvalLogs
 from vcomp.evals.reading_logs import PathOfLog, read
 from vcomp.evals.roles import FIXED, Roles, roles_of
-from vcomp.exceptions import DataError, PlanError, check_alpha, guarded, visible
+from vcomp.exceptions import DataError, PlanError, check_alpha, guarded, visible, warn
 from vcomp.formula import RESIDUAL
 from vcomp.gtheory import DStudy
 from vcomp.inference.pairwise import PairwiseComparisons
@@ -330,10 +330,11 @@ def study(
     """
     check_alpha(alpha)
     sampled, fixed = _names("sampled", sampled), _names("fixed", fixed)
-    table = _of_metric(_table_of(scores), metric)
+    table = _scored(_of_metric(_table_of(scores), metric), score)
     if system in table and "item" in table and FIXED[0] in table:
         table = _with_own_items(table, FIXED[0])
     roles = roles_of(table, system, score, sampled, fixed)
+    _check_varying(table, score)
     if (
         roles.repetition
         and not table.groupby(roles.cell, observed=True)[score].nunique().gt(1).any()
@@ -426,6 +427,25 @@ def _of_metric(table: pd.DataFrame, metric: str | None) -> pd.DataFrame:
             column="metric",
         )
     return table if metric is None else table[table["metric"] == metric]
+
+
+def _scored(table: pd.DataFrame, score: str) -> pd.DataFrame:
+    """Return the rows that have a score."""
+    if score not in table or not table[score].isna().any():
+        return table
+    kept = table[table[score].notna()]
+    missing = display.count(len(table) - len(kept))
+    warn(f"{missing} of {display.count(len(table))} rows have no {score} and were left out")
+    return kept
+
+
+def _check_varying(table: pd.DataFrame, score: str) -> None:
+    if len(table[score].unique()) == 1:
+        raise DataError(
+            f"all scores are {display.number(float(table[score].iloc[0]))}: they show neither "
+            "differences nor errors",
+            column=score,
+        )
 
 
 def _with_own_items(table: pd.DataFrame, task: str) -> pd.DataFrame:
