@@ -116,9 +116,7 @@ def test_the_rows_are_those_of_the_table(name, tmp_path):
     pd.testing.assert_frame_equal(plain(frame), EXPECTED, check_index_type=False)
 
 
-@pytest.mark.parametrize(
-    ("name", "rows"), [*alternately(EVERY, 7, 20), *alternately(EVERY, np.int64(1000), 1)]
-)
+@pytest.mark.parametrize(("name", "rows"), alternately(EVERY, 7, np.int64(1000), 20, 1))
 def test_batches_are_the_same_rows(name, rows, tmp_path):
     source = open_source(EVERY[name](tmp_path))
     pairs = list(source.batches(NAMES, rows=rows))

@@ -191,7 +191,7 @@ def test_equations(name, reml):
     check_against_dense(EquationsLikelihood(layout, reml=reml), layout, reml=reml)
 
 
-@pytest.mark.parametrize("name", [*MISSING, "raters, rows missing", "units differ"])
+@pytest.mark.parametrize("name", [*list(MISSING)[::2], "raters, rows missing", "units differ"])
 def test_equations_in_parts(name):
     """Arrays that are made for one group at a time; the sums are the same."""
     layout = OTHERS[name]()

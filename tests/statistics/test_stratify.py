@@ -13,6 +13,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import vcomp
+from tests.helpers.cases import alternately
 from tests.helpers.designs import GRIDS, gridded
 from vcomp.numerics import MixedColumns
 from vcomp.statistics import stratification as module
@@ -422,8 +423,7 @@ def reversed_terms(formula):
     return f"{response} ~ " + " + ".join(f"(1|{':'.join(own)})" for own in names)
 
 
-@pytest.mark.parametrize("name", sorted(GRIDS))
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("name", "turned"), alternately(sorted(GRIDS), False, True))
 def test_groups_are_found_where_their_rows_are(name, turned):
     """The place of a group: combinations of its axes' levels, then groups of cells."""
     formula, data = gridded(name, 3)

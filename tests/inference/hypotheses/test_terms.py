@@ -41,8 +41,9 @@ DATA = cells()
 HOLES = cells(without=[("p", "u"), ("s", "v")])
 
 
-@pytest.mark.parametrize("kind", [1, 2, 3])
-@pytest.mark.parametrize("data", [DATA, HOLES], ids=["full", "holes"])
+@pytest.mark.parametrize(
+    ("kind", "data"), [(1, HOLES), (2, DATA), (3, HOLES)], ids=["1-holes", "2-full", "3-holes"]
+)
 @pytest.mark.parametrize(
     ("plain", "coded"),
     [

@@ -380,8 +380,7 @@ def test_a_bar_is_shown_on_request(crossed, capsys):
 # Likelihoods of drawn data -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("which", ["strata", "rows"])
-@pytest.mark.parametrize("reml", [True, False])
+@pytest.mark.parametrize(("which", "reml"), [("strata", False), ("rows", True)])
 def test_likelihoods_are_those_of_fits(which, reml):
     formula, data = gridded("crossed", 3)
     if which == "rows":
