@@ -278,8 +278,6 @@ def test_sums_of_other_models_are_not_added():
 def test_what_needs_single_rows_is_refused():
     res = model_of("y ~ x + (x|a) + (1|b)", DATA, stream=True, **SMALL).fit()
     with pytest.raises(vcomp.DataError, match="stream=False"):
-        res.bootstrap(5)
-    with pytest.raises(vcomp.DataError, match="stream=False"):
         res.predict()
     with pytest.raises(vcomp.DataError, match="or use interval='mls'"):
         res.conf_int(interval="robust")

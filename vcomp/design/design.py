@@ -359,14 +359,26 @@ class Chunk:
         """The response centred at ``Design.origin``, (n,); computed at every use."""
         return self.response - self.origin
 
-    def with_response(self, y: FloatArray, within: FloatArray | None = None) -> Chunk:
+    def with_response(
+        self,
+        y: FloatArray,
+        within: FloatArray | None = None,
+        products: FloatArray | None = None,
+    ) -> Chunk:
         """Return the same rows with another response, (n,), which is centred already.
 
         Parameters
         ----------
-        within : of cells the squares and products in them, with this response
+        within, products : of cells the squares and products in all or each, with this response
         """
-        return replace(self, response=y, origin=0.0, within=within, alike=self.alike or self)
+        return replace(
+            self,
+            response=y,
+            origin=0.0,
+            within=within,
+            products=products,
+            alike=self.alike or self,
+        )
 
     def without_effect(self, term: int) -> tuple[Chunk, list[int]]:
         """Return the rows of a model of covariance matrices without the effects of a term.

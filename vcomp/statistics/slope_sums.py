@@ -82,10 +82,16 @@ class _ProductsInCells:
         return np.asarray(self._products[:b, :b].sum(axis=2))
 
     def with_columns(self, t: int, between: FloatArray) -> FloatArray:
-        """Return products (n, 1 + p) of the effects' columns with [y X], with those in cells."""
+        """Return products of a column of effects with [y X] or y alone, with those in cells.
+
+        Parameters
+        ----------
+        t : the term of the column
+        between : (n, 1 + p) or (n, 1) products of the means of cells
+        """
         if self._products is None:
             return between
-        own = self._products[self._first + t, : self._first]
+        own = self._products[self._first + t, : between.shape[1]]
         return between + own.T / np.sqrt(self._weight)
 
     def of_effects(self, t: int, u: int, between: FloatArray | None) -> FloatArray | None:
@@ -110,15 +116,18 @@ def resum_slopes(stats: CrossProducts, chunk: Chunk, mean_weight: float = 1.0) -
     chunk : the rows
     mean_weight : of all rows
     """
-    y = _scaled(chunk, chunk.y)
+    y, inside = _scaled(chunk, chunk.y)[:, None], _ProductsInCells(chunk, mean_weight)
+    within = inside.of_columns
     return replace(
         stats,
         Zy=tuple(
-            group_sums(chunk.codes[t], (y if z is None else y * z)[:, None], chunk.sizes[t])[:, 0]
-            for t, z in enumerate(_effects(chunk, mean_weight))
+            group_sums(
+                chunk.codes[t], inside.with_columns(t, y if z is None else y * z[:, None]), n
+            )[:, 0]
+            for t, (z, n) in enumerate(zip(_effects(chunk, mean_weight), chunk.sizes, strict=True))
         ),
-        Xy=_scaled(chunk, chunk.X).T @ y,
-        yy=float(y @ y),
+        Xy=_scaled(chunk, chunk.X).T @ y[:, 0] + within[1:, 0],
+        yy=float(y[:, 0] @ y[:, 0]) + float(within[0, 0]),
     )
 
 

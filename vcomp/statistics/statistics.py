@@ -151,7 +151,9 @@ class Statistics:
         """
         return cls(strata, cells, None, grid, partial_grid)
 
-    def with_response(self, y: FloatArray, within: FloatArray | None = None) -> Statistics:
+    def with_response(
+        self, y: FloatArray, within: FloatArray | None = None, products: FloatArray | None = None
+    ) -> Statistics:
         """Return the statistics of the same rows, or cells, with another response.
 
         Only what depends on the response is computed anew; the rest is shared.
@@ -159,14 +161,14 @@ class Statistics:
         Parameters
         ----------
         y : (n,) centred as the columns of X are; of cells the means
-        within : of cells the squares and products of y and X in them, (1 + p, 1 + p)
+        within, products : as for :meth:`vcomp.design.Chunk.with_response`
 
         Raises
         ------
         DataError
             If the rows are not kept.
         """
-        chunk = self.cells.with_response(y, within)
+        chunk = self.cells.with_response(y, within, products)
         strata = None
         if self.strata is not None and self.grid is not None:
             strata = stratify(chunk, self.grid, self._groupings)

@@ -6,14 +6,14 @@ elsewhere rows or cells are drawn and summed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, cast
 
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
-from vcomp.design import Chunk, CovarianceBlocks
+from vcomp.design import Chunk
 from vcomp.estimators import ClosedForm
 from vcomp.estimators.likelihood import LikelihoodMethod
 from vcomp.exceptions import DataError, EstimationError
@@ -189,12 +189,15 @@ class RowDraws:
     """
 
     def __init__(self, stats: Statistics) -> None:
-        # Products in each cell, which slopes and residual groups need, are not drawn.
-        self._stats, self._rows = stats, stats.cells if stats.blocks is None else stats.single_rows
+        self._stats, self._rows = stats, stats.cells
         self._inside = None if self._rows.within is None else _Inside(self._rows)
+        self._each = None if self._rows.products is None else _InsideEach(self._rows)
 
     def draw(self, v: FloatArray, rng: np.random.Generator) -> Statistics:
         """Return statistics of a response drawn at the components `v`, (k + 1,), and no mean."""
+        if self._each is not None:
+            y, effects, variances = _of_matrices(self._rows, v, rng)
+            return self._stats.with_response(y, products=self._each.draw(effects, variances, rng))
         y = draw_errors(self._rows, v, rng)
         within = None if self._inside is None else self._inside.draw(v[-1], rng)
         return self._stats.with_response(y, within)
@@ -225,6 +228,52 @@ class _Inside:
         return within
 
 
+class _InsideEach:
+    """Draws the squares and products of scores within each cell, where columns of effects vary.
+
+    Parameters
+    ----------
+    cells : with the products of y, X and the columns of effects in each
+    """
+
+    def __init__(self, cells: Chunk) -> None:
+        assert cells.products is not None
+        self._products, self._first = cells.products, cells.n_fixed
+        self._columns = np.moveaxis(self._products[1:, 1:], 2, 0)
+        scale = np.sqrt(np.diagonal(self._columns, axis1=1, axis2=2))
+        unit = np.where(scale > 0.0, scale, 1.0)
+        values, vectors = np.linalg.eigh(self._columns / (unit[:, :, None] * unit[:, None, :]))
+        df = np.ones(len(scale)) if cells.counts is None else cells.counts
+        # A cell of n scores has n − 1 dimensions, of which the columns take the largest first.
+        last = np.arange(scale.shape[1])[::-1]
+        self._kept = (values > _DEPENDENT) & (last < df[:, None] - 1.0)
+        roots = np.sqrt(np.where(self._kept, values, 0.0))
+        self._factor = scale[:, :, None] * vectors * roots[:, None, :]
+        self._left = df - 1.0 - self._kept.sum(axis=1)
+
+    def draw(
+        self, effects: Sequence[FloatArray], variances: FloatArray, rng: np.random.Generator
+    ) -> FloatArray:
+        """Return the products of a new y, X and the columns of effects in each cell.
+
+        Parameters
+        ----------
+        effects : for each term the (n,) effects that its column is multiplied by
+        variances : (n,) of the residuals of scores of weight 1
+        """
+        z = rng.standard_normal(self._kept.shape) * self._kept
+        u = np.zeros(z.shape)
+        u[:, self._first :] = np.column_stack(effects)
+        with_errors = np.sqrt(variances)[:, None] * (self._factor @ z[:, :, None])[:, :, 0]
+        with_effects = (self._columns @ u[:, :, None])[:, :, 0]
+        rest = np.square(z).sum(axis=1) + 2.0 * rng.standard_gamma(0.5 * self._left)
+        products = self._products.copy()
+        products[0, 1:] = products[1:, 0] = (with_effects + with_errors).T
+        squares = (u * (with_effects + 2.0 * with_errors)).sum(axis=1)
+        products[0, 0] = squares + variances * rest
+        return products
+
+
 def draw_errors(
     rows: Chunk, v: FloatArray, rng: np.random.Generator, *, block: int = _BLOCK
 ) -> FloatArray:
@@ -242,7 +291,7 @@ def draw_errors(
     n, times = rows.response.size, rows.multiplicity
     errors = np.zeros(n)
     if rows.blocks is not None:
-        return _of_matrices(rows, rows.blocks, v, rng)
+        return _of_matrices(rows, v, rng)[0]
     for t, size in enumerate(rows.sizes):
         if v[t] > 0.0:
             effects = rng.standard_normal(size) * np.sqrt(v[t])
@@ -256,11 +305,17 @@ def draw_errors(
 
 
 def _of_matrices(
-    rows: Chunk, blocks: CovarianceBlocks, v: FloatArray, rng: np.random.Generator
-) -> FloatArray:
-    """Return Σ Z_t u_t + e of rows, with correlated effects of each bar."""
+    rows: Chunk, v: FloatArray, rng: np.random.Generator
+) -> tuple[FloatArray, list[FloatArray], FloatArray]:
+    """Return Σ Z_t u_t + e of rows, with correlated effects of each bar.
+
+    The effects of each term in the rows follow, and the variances of residuals of weight 1.
+    """
+    blocks = rows.blocks
+    assert blocks is not None
     assert rows.effects is not None
     errors = np.zeros(rows.response.size)
+    by_term: dict[int, FloatArray] = {}
     for term, matrix in zip(blocks.terms, blocks.centred_matrices(v), strict=True):
         values, vectors = np.linalg.eigh(matrix)
         factor = vectors * np.sqrt(np.maximum(values, 0.0))
@@ -268,10 +323,14 @@ def _of_matrices(
         for t, u in zip(term, effects.T, strict=True):
             z, own = rows.effects[t], u[rows.codes[t]]
             errors += own if z is None else own * z
+            by_term[t] = own
     residuals = v[-blocks.n_residuals :]
-    of_rows = residuals[0] if rows.residual_codes is None else residuals[rows.residual_codes]
-    of_rows = of_rows if rows.weights is None else of_rows / rows.weights
-    return errors + rng.standard_normal(errors.size) * np.sqrt(of_rows)
+    variances = np.full(errors.size, residuals[0])
+    if rows.residual_codes is not None:
+        variances = residuals[rows.residual_codes]
+    of_rows = variances if rows.multiplicity is None else variances / rows.multiplicity
+    errors += rng.standard_normal(errors.size) * np.sqrt(of_rows)
+    return errors, [by_term[t] for t in range(len(by_term))], variances
 
 
 class Responses(tuple[Statistics, ...]):
