@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import warnings
 from dataclasses import replace
 
@@ -486,6 +487,23 @@ def test_a_frequency_that_no_memory_holds_has_few_digits(frequency):
     with pytest.raises(vcomp.VcompError, match=r"e\+3") as caught:
         vcomp.fit(MODEL, DATA, frequency=np.full(N, frequency))
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("refused", "instead"),
+    [
+        (lambda: WEIGHTED.diagnose(), "draw res.resid times the root of the weights"),
+        (lambda: WEIGHTED.universe_scores("a"), "see res.random_effects, and dstudy()"),
+        (lambda: WEIGHTED.resample("a", 9), "use bootstrap, which draws from the fit"),
+    ],
+)
+def test_refusals_of_weights_say_what_to_write(refused, instead):
+    with pytest.raises(vcomp.EstimationError, match=re.escape(instead)):
+        refused()
+    scaled = WEIGHTED.resid * np.sqrt(DATA["w"])
+    # Residuals times √w have one variance, less what the fit takes off.
+    assert scaled.std() == pytest.approx(np.sqrt(WEIGHTED.vcomp["Residual"]), rel=0.2)
+    assert WEIGHTED.dstudy("a x b", b=3).table["abs_err_var"].notna().all()
 
 
 def test_scores_and_their_means_are_not_compared():

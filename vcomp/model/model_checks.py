@@ -365,6 +365,11 @@ def diagnose(
         "diagnose",
         "draw res.resid against res.fittedvalues, and res.random_effects, instead",
     )
+    refuse_weights(
+        access.data.weights,
+        "diagnose",
+        "draw res.resid times the root of the weights, and res.random_effects, instead",
+    )
     design, seed = access.data.design, seed_from(rng)
     names = [facet.name for facet in design.facets]
     if not names:

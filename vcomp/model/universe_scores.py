@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.data import refuse_known_variances
+from vcomp.data import refuse_known_variances, refuse_weights
 from vcomp.exceptions import PlanError, check_alpha, guarded
 from vcomp.formula import REPLICATE, refuse_blocks
 from vcomp.gtheory import (
@@ -217,6 +217,11 @@ class UniverseScores(HasDStudies, Fitted):
                 "the offsets of each object's scores; subtract the offset from the response, or "
                 "see compare_levels(), whose means have the mean offset"
             )
+        refuse_weights(
+            record.weights,
+            "universe_scores()",
+            "see res.random_effects, and dstudy() for the errors of scores of weight 1",
+        )
         components = self._planned_components()
         return universe_scores(record, rows, components, object, wanted, alpha, negative)
 
