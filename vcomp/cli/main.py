@@ -53,6 +53,7 @@ _COMMANDS = {
     "diagnose": ("score", "Test the assumptions of a model."),
     "documents": ("score", "Compare set-based measures with scores of all documents."),
     "dstudy": ("result", "Plan a D-study from a stored or published result."),
+    "evals-read": ("score", "Read logs of evaluations into one table."),
     "evals": ("score", "Compare models from the logs of their evaluation."),
     "fit": ("data", "Estimate the variance components of FORMULA from DATA."),
     "gauge": ("result", "Divide variation between parts and gauge (gauge R&R)."),

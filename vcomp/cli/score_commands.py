@@ -196,6 +196,32 @@ def evals(logs: Sequence[str], how: dict[str, Any], baseline: str | None, shown:
 
 
 @command(
+    "evals-read",
+    click.Argument(["logs"], nargs=-1, required=True),
+    options_of("vcomp.evals:read", left_out="paths columns", format="--log-format"),
+    option("--out", "Write the table to FILE.parquet.", metavar="FILE"),
+    PRINTED,
+)
+def evals_read(logs: Sequence[str], how: dict[str, Any], out: str | None, shown: Shown) -> None:
+    """Read LOGS of evaluations into one table, and say what was read.
+
+    LOGS are files, folders and patterns of logs of evaluations, or tables with a row for each
+    score; - is standard input. CSV and JSON have a row for each score.
+
+    Examples
+    --------
+    vcomp evals-read logs/
+    vcomp evals-read logs/ --unreadable skip --metadata passage --out scores.parquet
+    vcomp evals-read run.eval --format csv > scores.csv
+    """
+    target = None if out is None else data.parquet_path(out, "--out", map(Path, logs))
+    found = vcomp.evals.read(logs, **how)
+    if target is not None:
+        data.write_parquet([found.table], target, "a path on another disk")
+    shown.table(found.table, str(found))
+
+
+@command(
     "average-p-values",
     SCORES,
     options_of(
