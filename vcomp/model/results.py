@@ -496,7 +496,8 @@ def _notes(record: FitRecord, found: Limits, source: IntervalSource) -> list[str
     share = "of the total variance" if record.weights is None else record.weights.share
     last = f"Share: {share}."
     if record.components.matrices:
-        last = "Those of covariances are normal." if record.components.has_slopes else ""
+        normal = record.components.has_slopes and source.interval in ("log", "satterthwaite")
+        last = "Those of covariances are normal." if normal else ""
     notes.append(f"{what} of components: {'; '.join(how)}. {last}".rstrip())
     methods = [found.interval_method] if found.interval_method else []
     notes += note_on_scores(record.components.response_values, methods)

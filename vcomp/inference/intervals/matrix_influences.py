@@ -92,9 +92,8 @@ def row_scores(
     every = {s: _effects(likelihood, chunk, terms, s, v) for s in dict.fromkeys(terms)}
     beta = likelihood.fixed_effects(S)[0]
     residuals = v[v.size - likelihood.n_residuals :]
-    group = np.zeros(chunk.response.size, np.int64)
-    if chunk.residual_codes is not None:
-        group = chunk.residual_codes
+    alone = np.zeros(chunk.response.size, dtype=np.int32)
+    group = alone if chunk.residual_codes is None else chunk.residual_codes
     weights = np.ones(group.size) if chunk.weights is None else chunk.weights
     error = chunk.y - chunk.X @ beta - sum(own.of_rows for own in every.values())
     precision = weights / residuals[group]
