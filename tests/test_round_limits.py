@@ -74,7 +74,7 @@ def test_a_whole_number_of_categories_is_not_rounded_down(categories):
 @pytest.mark.slow
 def test_sizes_at_exactly_the_goal():
     for pi, error in ((0.3, 0.7), (0.1, 0.2), (1.7, 3.9)):
-        for n in range(1, 80, 3):
+        for n in range(1, 80, 7):
             g = vcomp.from_components({"p": pi, "i": 0.4, "Residual": error})
             table = g.dstudy(i=n).table.iloc[0]
             for name in ("Erho2", "Phi"):

@@ -58,7 +58,7 @@ def solve_one(error, cost, lo, hi, limit, **options):
     return found
 
 
-@settings(deadline=None, max_examples=examples(300))
+@settings(deadline=None, max_examples=examples(120))
 @given(designs(), st.floats(0.0, 1.0))
 def test_the_least_error_for_a_budget(design, share):
     error, cost, lo, hi = design
@@ -127,7 +127,7 @@ def test_near_designs_are_those_that_no_facet_alone_improves(design, share, budg
     assert all(is_undominated(tuple(row)) for row in found.sizes)
 
 
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=examples(40))
 @given(designs(), st.lists(st.floats(-1, 1), min_size=32, max_size=32), st.booleans())
 def test_problems_that_are_solved_together_are_solved_alone(design, logs, budget):
     """Also where some have no solution, or facets that do not matter."""

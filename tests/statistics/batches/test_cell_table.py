@@ -41,7 +41,7 @@ def same(table: CellTable, places, values, size):
     assert table.n == places.size
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.integers(1, 200), st.integers(1, 30), st.integers(1, 3), st.integers(1, 5),
     st.sampled_from(["sparse", "every", "mixed"]), st.integers(0, 1000),
@@ -64,7 +64,7 @@ def test_parts_add_up(n, size, columns, parts, kind, seed):
     same(whole, places, values, size)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.integers(1, 200), st.integers(1, 30), st.integers(1, 3), st.integers(1, 5),
     st.sampled_from(["sparse", "every", "mixed"]), st.integers(1, 4), st.integers(0, 1000),
