@@ -15,11 +15,11 @@ from tests.helpers.refits import fit_again
 from vcomp.estimators import get_estimator
 from vcomp.estimators.likelihood import REML, choose_engine
 from vcomp.inference.resampling import refits
-from vcomp.inference.resampling.collection import Levels, Sample
 from vcomp.inference.resampling.deleted_surface import DeletedSurface
 from vcomp.inference.resampling.draws import Responses, RowDraws
 from vcomp.inference.resampling.parametric import NestedSurface
 from vcomp.inference.resampling.refits import InClosedForm, Recipe, StackedRefits
+from vcomp.inference.resampling.samples import Levels, Sample
 from vcomp.inference.resampling.surfaces import _SPREAD, DrawnSurface, Surface, SurfaceLimits
 from vcomp.numerics import stream
 

@@ -1,8 +1,5 @@
 from .collection import GeneratingFit as GeneratingFit
-from .collection import Levels as Levels
-from .collection import Sample as Sample
 from .collection import Work as Work
-from .collection import check_facets as check_facets
 from .collection import collect as collect
 from .delete_one import Jackknife as Jackknife
 from .delete_one import jackknife as jackknife
@@ -16,3 +13,6 @@ from .refits import Refitted as Refitted
 from .replicates import BootstrapType as BootstrapType
 from .replicates import FromReplicates as FromReplicates
 from .replicates import Replicates as Replicates
+from .samples import Levels as Levels
+from .samples import Sample as Sample
+from .samples import check_facets as check_facets

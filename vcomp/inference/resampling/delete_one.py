@@ -28,10 +28,7 @@ from vcomp.inference.intervals import Limits
 from vcomp.inference.quantities import TRANSFORMS, Quantities, Scale, Smooth
 from vcomp.inference.resampling.collection import (
     GeneratingFit,
-    Levels,
-    Sample,
     Work,
-    check_facets,
     replicates_of,
     report_failures,
 )
@@ -39,6 +36,7 @@ from vcomp.inference.resampling.deleted_surface import DeletedSurface
 from vcomp.inference.resampling.facet import check_levels
 from vcomp.inference.resampling.refits import Refitted
 from vcomp.inference.resampling.replicates import Replicates
+from vcomp.inference.resampling.samples import Levels, Sample, check_facets
 from vcomp.numerics import check_count, limited_blas, run
 from vcomp.statistics import StackTables, Statistics
 

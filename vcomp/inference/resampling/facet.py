@@ -30,13 +30,11 @@ from vcomp.formula import closure, refuse_blocks
 from vcomp.inference.quantities import VarianceComponents
 from vcomp.inference.resampling.collection import (
     GeneratingFit,
-    Levels,
-    Sample,
     Work,
-    check_facets,
     collect,
 )
 from vcomp.inference.resampling.replicates import Replicates
+from vcomp.inference.resampling.samples import Levels, Sample, check_facets
 from vcomp.numerics import check_count, check_rng, check_time_limit, solve, stream
 from vcomp.statistics import Statistics
 

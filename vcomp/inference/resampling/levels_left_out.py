@@ -25,14 +25,12 @@ from vcomp.design import Chunk, Design
 from vcomp.exceptions import warn
 from vcomp.inference.resampling.collection import (
     GeneratingFit,
-    Levels,
-    Sample,
-    check_facets,
     replicates_of,
     report_failures,
 )
 from vcomp.inference.resampling.delete_one import levels_in_words, without_each
 from vcomp.inference.resampling.facet import check_levels
+from vcomp.inference.resampling.samples import Levels, Sample, check_facets
 from vcomp.numerics import check_count, solve_positive
 
 if TYPE_CHECKING:
