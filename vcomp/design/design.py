@@ -415,11 +415,11 @@ class Chunk:
         codes : (n,) group of each row, some of which may not occur
         """
         assert self.blocks is not None
-        occurring, codes = np.unique(codes, return_inverse=True)
+        occurring, numbers = np.unique(codes, return_inverse=True)
         if occurring.size == 1:
             return self.with_one_residual()
         blocks = replace(self.blocks, n_residuals=int(occurring.size))
-        return replace(self, blocks=blocks, residual_codes=codes.astype(np.int32))
+        return replace(self, blocks=blocks, residual_codes=numbers.astype(np.int32))
 
     def residual_parts(self) -> Iterator[Chunk]:
         """Yield the rows of each residual group."""

@@ -271,7 +271,7 @@ def _predicted(
     X = np.broadcast_to(mean, (scores.size, mean.size))
     if stats.blocks is None:
         return scores, np.sqrt(prediction_variances(stats, v, groups, X))
-    weights = [(own, (own >= 0)[:, None] * 1.0) for own in groups.T]
+    weights = [(own, (own >= 0)[:, None].astype(np.float64)) for own in groups.T]
     likelihood = MatricesLikelihood(stats, reml=True)
     return scores, np.sqrt(likelihood.prediction_variances(v, weights, X))
 
