@@ -317,6 +317,12 @@ def test_an_archive_that_is_cut_short(tmp_path):
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(vcomp.DataError, match="half-written or cut short"):
         vcomp.evals.read(path)
+    logs = vcomp.evals.read(path, unreadable="skip")
+    all_of_it = vcomp.evals.read(next((LOGS / VERSIONS[1]).glob("*lossy*"))).table
+    assert 0 < len(logs.table) < len(all_of_it)
+    read = [(row.item, row.metric, row.score) for row in logs.table.itertuples()]
+    assert set(read) < {(row.item, row.metric, row.score) for row in all_of_it.itertuples()}
+    assert logs.report["unreadable"].tolist() == [1]
 
 
 def test_an_archive_with_another_content(tmp_path):

@@ -38,10 +38,37 @@ def members(path: Path) -> dict[str, zipfile.ZipInfo]:
         ) from None
 
 
+def members_before_damage(path: Path) -> dict[str, zipfile.ZipInfo]:
+    """Return the members of an archive without a directory, up to the first that is not whole.
+
+    They are found by their own headers, one after the other.
+    """
+    found: dict[str, zipfile.ZipInfo] = {}
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        while len(header := file.read(_LOCAL.size)) == _LOCAL.size:
+            mark, _, flags, method, *_, crc, packed, whole, n_name, n_extra = _LOCAL.unpack(header)
+            start = file.tell() - _LOCAL.size
+            name = file.read(n_name).decode("utf-8", "replace")
+            end = file.tell() + n_extra + packed
+            # Sizes may follow the bytes (flag 8) or be in the extra field (2³² − 1): no way on.
+            if mark != b"PK\x03\x04" or flags & 8 or packed == 0xFFFFFFFF or end > size:
+                break
+            info = zipfile.ZipInfo(name)
+            info.flag_bits, info.compress_type, info.header_offset = flags, method, start
+            info.CRC, info.compress_size, info.file_size = crc, packed, whole
+            found[name] = info
+            file.seek(end)
+    return found
+
+
 def n_replaced(path: Path) -> int:
     """Return the number of members that a later one of the same name replaces."""
-    with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except zipfile.BadZipFile:
+        return 0
     return len(names) - len(set(names))
 
 

@@ -61,7 +61,11 @@ def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
 
 
 def _read_archive(file: LogFile, damage: Damage, wanted: Wanted) -> Run:
-    found = archives.members(file.path)
+    try:
+        found = archives.members(file.path)
+    except UnreadableError as error:
+        damage.add("the archive", str(error))
+        found = archives.members_before_damage(file.path)
     with file.path.open("rb") as stored:
         start = found.get(_HEADER) or found.get(_START)
         if start is None:
