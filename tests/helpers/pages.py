@@ -37,7 +37,7 @@ CLASSES = {
         vcomp.MultivariateResults,
         type(vcomp.from_components({"p": 1.0})),
     ),
-    "study": (vcomp.DStudy, vcomp.VarianceComponentsResults),
+    "study": (vcomp.DStudy, vcomp.VarianceComponentsResults, vcomp.evals.EvalStudy),
 }
 """What the names of results in the pages stand for."""
 

@@ -256,10 +256,14 @@ def test_what_is_held_has_no_profile():
     assert table.loc[["sys", "Residual"], ["low", "high"]].notna().all(axis=None)
     source = res.interval_source("profile")
     of_held, mixed = np.array([[0.0, 1.0, 0.0]]), np.array([[0.0, 1.0, 1.0]])
-    for b, known in ((of_held, True), (mixed, False)):
-        found = source.limits(Quantities("ratio", of_held, b), 0.05)
-        assert np.isnan([found.low, found.high]).all() == known
-        assert any("held components only" in note for note in found.notes) == known
+    of_sum = source.limits(Quantities("linear", of_held), 0.05)
+    assert np.isnan([of_sum.low, of_sum.high]).all()
+    assert any("held components only" in note for note in of_sum.notes)
+    # Coefficients of held components are known, as with limits from mean squares.
+    ratio = source.limits(Quantities("ratio", of_held, of_held), 0.05)
+    assert (ratio.low.item(), ratio.high.item(), ratio.notes) == (1.0, 1.0, ())
+    estimated = source.limits(Quantities("ratio", of_held, mixed), 0.05)
+    assert estimated.low.item() < estimated.high.item()
 
 
 def test_weights_of_nothing_are_alike():

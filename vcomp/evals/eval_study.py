@@ -456,5 +456,5 @@ def _with_own_items(table: pd.DataFrame, task: str) -> pd.DataFrame:
     codes, found = pairs.factorize()
     if found.size == table["item"].nunique():
         return table
-    labels = [f"{name}/{item}" for name, item in found]
+    labels = pd.Index([f"{name}/{item}" for name, item in found])
     return table.assign(item=pd.Categorical.from_codes(codes, labels))

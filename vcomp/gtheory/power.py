@@ -256,7 +256,7 @@ def check_no_goal(goal: object) -> None:
         raise PlanError("give a goal of a coefficient, or a difference= with its power=, not both")
 
 
-def check_no_test(options: Mapping[str, object]) -> None:
+def check_no_test(**options: object) -> None:
     """Refuse options of a test without a difference."""
     if any(value is not None for value in options.values()):
         raise PlanError(f"{', '.join(map('{}='.format, options))} are of a test of a difference=")
@@ -292,10 +292,9 @@ def required_power(
     study: StudyRecord,
     facet: str | None,
     difference: float,
-    *,
-    power: float | None = None,
-    n_objects: int | None = None,
-    alpha: float | None = None,
+    power: float | None,
+    n_objects: int | None,
+    alpha: float | None,
 ) -> Requirement:
     """Return the size of a facet with which a test finds a difference.
 

@@ -19,7 +19,6 @@ from vcomp.exceptions import PlanError, is_real
 from vcomp.formula import REPLICATE, BrennanDesign
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import (
-    CoefficientName,
     composition,
     first_two_way,
     sampling_fractions,
@@ -120,7 +119,7 @@ def required_size(
     *,
     negative: Projected,
     goal: float,
-    coefficient: CoefficientName,
+    coefficient: str,
     facet: str | None,
     alpha: float,
 ) -> Requirement:

@@ -7,7 +7,7 @@ Nothing is computed here: :mod:`~vcomp.gtheory.study_record` makes the record, a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from vcomp import display
@@ -26,8 +26,8 @@ from vcomp.gtheory.power import (
     required_power,
 )
 from vcomp.gtheory.projection import CoefficientName, ObjectiveName, PlannedName
-from vcomp.gtheory.requirement import Requirement, check_requirement
-from vcomp.gtheory.study_record import StudyRecord, of_level, requirement_of, study_table
+from vcomp.gtheory.requirement import Requirement
+from vcomp.gtheory.study_record import StudyRecord, every_requirement, of_level, study_table
 from vcomp.gtheory.study_views import (
     draw,
     draw_phi_lambda,
@@ -307,19 +307,13 @@ class DStudy(InJson, display.Printed, StudyRecord):
         >>> print(study.required(difference=0.5))
         For power 0.8 at a difference of 0.5, 65 levels of i are needed.
         """
-        options = {"power": power, "n_objects": n_objects, "alpha": alpha}
         if difference is not None:
             check_no_goal(goal)
-            return required_power(self, facet, difference, **options)
-        check_no_test(options)
+            return required_power(self, facet, difference, power, n_objects, alpha)
+        check_no_test(power=power, n_objects=n_objects, alpha=alpha)
         if coefficient in list(ERRORS):
             return required_error(self, facet, goal, coefficient)
-        goal = 0.95 if goal is None else goal
-        chosen = check_requirement(self.plan, goal, coefficient, facet)
-        first = requirement_of(self, goal, coefficient, chosen)
-        plans = self.plan.by_other_sizes(chosen)
-        further = (requirement_of(self, goal, coefficient, chosen, plan) for plan in plans[1:])
-        return replace(first, further=tuple(further))
+        return every_requirement(self, 0.95 if goal is None else goal, coefficient, facet)
 
     def power(self, difference: Any, *, n_objects: int = 2, alpha: float = 0.05) -> pd.DataFrame:
         """Return the power of a test of the difference between two objects, in every plan.

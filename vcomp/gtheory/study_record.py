@@ -22,16 +22,12 @@ from vcomp.gtheory.phi_lambda import NO_MEAN, MeanOfScores
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import (
     QUANTITIES,
-    CoefficientName,
     planned_limits,
     planned_quantity,
     quantities,
     weights,
 )
-from vcomp.gtheory.requirement import (
-    Requirement,
-    required_size,
-)
+from vcomp.gtheory.requirement import Requirement, check_requirement, required_size
 from vcomp.gtheory.universe import check_columns
 from vcomp.inference import (
     LevelVariances,
@@ -264,10 +260,26 @@ def of_level(study: S, level: int) -> S:
     return replace(found, mean=study.mean)
 
 
+def every_requirement(
+    study: StudyRecord, goal: float, coefficient: str, facet: str | None
+) -> Requirement:
+    """Return the size that the first plan needs, with those of further plans.
+
+    Parameters
+    ----------
+    study, goal, coefficient, facet : as for :func:`requirement_of`
+    """
+    chosen = check_requirement(study.plan, goal, coefficient, facet)
+    first = requirement_of(study, goal, coefficient, chosen)
+    plans = study.plan.by_other_sizes(chosen)
+    further = (requirement_of(study, goal, coefficient, chosen, plan) for plan in plans[1:])
+    return replace(first, further=tuple(further))
+
+
 def requirement_of(
     study: StudyRecord,
     goal: float,
-    coefficient: CoefficientName,
+    coefficient: str,
     facet: str | None,
     plan: DStudyPlan | None = None,
 ) -> Requirement:

@@ -388,7 +388,7 @@ class FromProfile:
     def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
         """Return intervals with confidence 1 − alpha.
 
-        Quantities that depend on held components only have no interval (nan).
+        Sums of held components have no interval (nan); coefficients of them are known.
 
         Raises
         ------
@@ -416,6 +416,9 @@ class FromProfile:
     ) -> tuple[float, float, tuple[str, ...]]:
         a = q.a[0]
         if self._is_known(a) and (q.b is None or self._is_known(q.b[0])):
+            if q.form != "linear":
+                known = float(q.values(self.likelihood.estimate.values)[0])
+                return known, known, ()
             return np.nan, np.nan, ("a quantity made of held components only has no interval",)
         whole = Quantities("linear", q.a) if q.form == "root" else q
         low, high, notes = self._ends(whole, alpha, nearby)

@@ -320,8 +320,8 @@ class PairwiseComparisons(display.Printed):
                 "res.compare_levels(…, test='t')"
             )
         rows = self.table[["first", "second", "difference"]].copy()
-        of = (self.table[name].to_numpy(dtype=float) for name in ("difference", "std_error", "df"))
-        rows["p_value"] = equivalence_p(*of, float(margin))
+        d, se, df = self.table[["difference", "std_error", "df"]].to_numpy(dtype=float).T
+        rows["p_value"] = equivalence_p(d, se, df, float(margin))
         rows["p_adjusted"] = adjusted(rows["p_value"].to_numpy(), self.correction)
         rows["equivalent"] = display.snapped(rows["p_adjusted"], self.alpha) <= self.alpha
         return rows
