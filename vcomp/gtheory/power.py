@@ -19,7 +19,6 @@ from vcomp.gtheory.published_tables import anova_of_components
 from vcomp.gtheory.requirement import Requirement, free_facet, outer_facets
 from vcomp.gtheory.study_record import StudyRecord, sizes_table
 from vcomp.inference import used_components
-from vcomp.inference.pairwise import Tail, studentized_sf
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +80,10 @@ class DifferenceTest:
 
     def _of_shift(self, shift: float, df: float) -> float:
         """Return the power at a difference in units of its standard error."""
+        # Deferred for start-up time: few D-studies ask for power.
         from scipy.special import log_ndtr, ndtri, stdtrit
+
+        from vcomp.inference.pairwise import Tail, studentized_sf
 
         if math.isnan(shift):
             return math.nan

@@ -98,7 +98,8 @@ class Requirement(display.PrintsAsSentence):
         if self.why:
             at = ", ".join(f"{f} = {display.count(n)}" for f, n in self.held.items())
             of_plan = f" with {at}" if at else ""
-            return f"{goal[0].upper()}{goal[1:]} is out of reach{of_plan}: {self.why}"
+            start = goal if not self.words else f"{goal[0].upper()}{goal[1:]}"
+            return f"{start} is out of reach{of_plan}: {self.why}"
         levels = display.counted(self.n, self.facet)
         if self.within:
             levels += f" in each {self.within}"

@@ -125,7 +125,7 @@ def test_correlations_have_errors_on_fishers_scale():
     r = v[2] / np.sqrt(v[0] * v[1])
     slope = np.array([-0.5 * r / v[0], -0.5 * r / v[1], 1.0 / np.sqrt(v[0] * v[1]), 0.0])
     se = np.sqrt(slope @ cov @ slope)
-    found = res.quantity(CORRELATION)
+    found = res.quantity(CORRELATION, interval="log")
     assert (found.estimate, found.se) == pytest.approx((r, se), rel=1e-9)
     half = 1.959963984540054 * se / (1.0 - r**2)
     ends = np.tanh(np.arctanh(r) + np.array([-half, half]))

@@ -14,7 +14,7 @@ import vcomp
 from tests.helpers.clock import ticking
 from tests.helpers.refits import fit_again, table
 from vcomp.gtheory.published import from_components
-from vcomp.inference.resampling.collection import GeneratingFit, Levels, Sample, _without_unused
+from vcomp.inference.resampling.collection import GeneratingFit
 from vcomp.inference.resampling.facet import (
     adjusted,
     check_levels,
@@ -22,6 +22,7 @@ from vcomp.inference.resampling.facet import (
     facet_bootstrap,
 )
 from vcomp.inference.resampling.replicates import Replicates
+from vcomp.inference.resampling.samples import Levels, Sample, _without_unused
 
 DRAWN = [
     ("p x i", "p"),
