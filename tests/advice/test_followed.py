@@ -592,18 +592,18 @@ def test_what_needs_rows_is_had_by_fitting_again(name):
 
 def test_unequal_residual_variances_are_estimated_by_level():
     rng = np.random.default_rng(4)
-    system, topic = np.repeat(np.arange(8), 60), np.tile(np.arange(60), 8)
-    sd = np.array([0.2, 0.3, 0.5, 0.8, 1.0, 1.3, 2.0, 2.5])
+    system, topic = np.repeat(np.arange(4), 60), np.tile(np.arange(60), 4)
+    sd = np.array([0.2, 0.5, 1.0, 2.5])
     data = pd.DataFrame({"system": system, "topic": topic})
-    data["score"] = rng.normal(size=8)[system] + rng.normal(size=60)[topic]
-    data["score"] += sd[system] * rng.normal(size=480)
+    data["score"] = rng.normal(size=4)[system] + rng.normal(size=60)[topic]
+    data["score"] += sd[system] * rng.normal(size=240)
     formula = "score ~ (1|system) + (1|topic)"
-    said = str(vcomp.fit(formula, data).diagnose()).replace("\n  ", " ")
+    said = str(vcomp.fit(formula, data).diagnose(n=99)).replace("\n  ", " ")
     assert "vcomp.fit(…, residual='system') estimates them by systems." in said
     found = vcomp.fit(formula, data, residual="system").vcomp
     variances = found.filter(like="Residual[").to_numpy()
     # The logarithm of an estimate from 60 scores has a standard error of about 0.2.
-    assert np.log(variances) == pytest.approx(np.log(sd**2), abs=0.6)
+    assert np.log(variances) == pytest.approx(np.log(sd**2), abs=0.8)
 
 
 def test_ranks_and_equivalence_of_other_tests():

@@ -283,9 +283,9 @@ def places(value, path=()):
 
 @pytest.mark.parametrize("name", CONTENTS)
 def test_wrong_values_are_errors_or_named(tmp_path, name):
-    """Any value of any log may be another one; a fifth of the places meets each wrong value."""
+    """Any value of any log may be another one, by turns."""
     rng, found = np.random.default_rng(5), list(places(CONTENTS[name]))[1:]
-    for k in rng.permutation(len(found))[:40]:
+    for k in rng.permutation(len(found))[:12]:
         content = copy.deepcopy(CONTENTS[name])
         *path, last = found[k]
         holder = content

@@ -129,11 +129,11 @@ PARTS = [slice(0, 20), slice(20, 130), slice(130, 141), slice(141, 300)]
 """The third has one level of each factor, and of the facets levels that no other part lacks."""
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 0, 3, 1)])
 @pytest.mark.parametrize(
     ("formula", "options"), [m for m in MODELS if "kind" not in m[0]], ids=names
 )
-def test_merged_sums_are_those_of_all_rows(formula, options, order, tmp_path):
+def test_merged_sums_are_those_of_all_rows(formula, options, tmp_path):
+    order = (2, 0, 3, 1)
     kept = model_of(formula, DATA, stream=False, **options).fit()
     parts = [accumulated(formula, DATA[PARTS[k]], **SMALL, **options) for k in order]
     parts[1].save(tmp_path / "part.vcomp")
