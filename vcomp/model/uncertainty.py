@@ -180,7 +180,7 @@ class Uncertainty(Estimates):
         >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
         >>> basic = res.interval_source(res.bootstrap(500, rng=1), bootstrap_type="basic")
         >>> res.quantity("Residual", interval=basic).interval_method
-        'basic of 2,000 parametric replicates'
+        'basic of 500 parametric replicates'
         """
         return source_of(self._record, self._rows, interval, negative, bootstrap_type)
 
