@@ -225,3 +225,21 @@ def test_rows_without_a_score():
     with pytest.warns(vcomp.VcompWarning, match="10 of 100 rows have no score and were left out"):
         found = vcomp.evals.study(data)
     pd.testing.assert_frame_equal(found.table, vcomp.evals.study(data.iloc[10:]).table)
+
+
+def test_one_model_has_equal_weights_of_fixed_facets_of_any_name():
+    data = scores(models=1, tasks=2, items=30, prompts=3, seed=3)
+    data = data[(data["task"] == "t0") | (data["item"] < 10)]
+    odd = data.rename(columns={"task": "my task"}).assign(
+        item=data["task"] + data["item"].astype(str)
+    )
+    found = vcomp.evals.study(odd, fixed=["my task", "prompt"])
+    means = data.groupby(["task", "prompt"])["score"].mean()
+    assert found.table["mean"].item() == pytest.approx(means.mean(), rel=1e-9)
+
+
+def test_what_to_add_where_other_models_have_other_items():
+    data = scores(models=3, items=30, prompts=2)
+    data = data.assign(item=data["model"] + data["item"].astype(str))
+    said = printed_words(vcomp.evals.study(data))
+    assert "with power 0.8" in said

@@ -8,7 +8,7 @@ import pytest
 import vcomp
 from tests.helpers.cases import alternately
 from tests.helpers.designs import balanced, unbalanced
-from vcomp.inference.resampling.samples import check_facets
+from vcomp.inference.resampling.row_samples import check_facets
 from vcomp.model.row_access import fitted_again
 from vcomp.studies.subsample import Subsets, draw_levels
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -171,7 +172,7 @@ class EvalStudy(display.Printed):
         top = self.table["mean"].to_numpy()
         gap = abs(float(top[0] - top[1]))
         if len(self.ahead) > 1 and gap > 0.0:
-            facet = self._noisiest if self._noisiest in plan.plan.facets else None
+            facet = self._noisiest if self._noisiest in plan.plan.facets else plan.plan.facets[-1]
             wanted = plan.required(difference=gap, power=_POWER, facet=facet)
             pair = " and ".join(map(str, self.table.index[:2]))
             said.append(
@@ -364,11 +365,12 @@ def _means(
     if roles.levels[roles.model] > 1:
         return fit.marginal_means(roles.model, alpha=alpha).table[columns]
     # The mean over the levels of fixed facets, with equal weights; the first level has no column.
+    factors = [[part.split("[")[0] for part in name.split("]:")] for name in fit.fe_params.index]
+    levels = Counter(of[0] for of in factors if len(of) == 1)
     row = [
-        np.prod([1.0 / roles.levels[f] for f in roles.fixed if f"C({f})" in name.split("[")[0]
-                 or f":C({f})" in name])
-        for name in fit.fe_params.index
-    ]  # fmt: skip
+        1.0 if of == ["Intercept"] else np.prod([1.0 / (1 + levels[factor]) for factor in of])
+        for of in factors
+    ]
     level = fit.t_test([row], alpha).rename(columns={"coef": "mean"})[columns]
     return pd.DataFrame(level.to_numpy(), [only], columns).rename_axis(roles.model)
 

@@ -22,7 +22,7 @@ from vcomp.inference.resampling.facet import (
     facet_bootstrap,
 )
 from vcomp.inference.resampling.replicates import Replicates
-from vcomp.inference.resampling.samples import Levels, Sample, _without_unused
+from vcomp.inference.resampling.row_samples import Levels, Sample, _without_unused
 
 DRAWN = [
     ("p x i", "p"),

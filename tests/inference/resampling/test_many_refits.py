@@ -19,7 +19,7 @@ from vcomp.inference.resampling.deleted_surface import DeletedSurface
 from vcomp.inference.resampling.draws import Responses, RowDraws
 from vcomp.inference.resampling.parametric import NestedSurface
 from vcomp.inference.resampling.refits import InClosedForm, Recipe, StackedRefits
-from vcomp.inference.resampling.samples import Levels, Sample
+from vcomp.inference.resampling.row_samples import Levels, Sample
 from vcomp.inference.resampling.surfaces import _SPREAD, DrawnSurface, Surface, SurfaceLimits
 from vcomp.numerics import stream
 

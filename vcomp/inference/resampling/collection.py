@@ -40,7 +40,7 @@ from vcomp.inference.resampling.refits import (
     refit_of,
 )
 from vcomp.inference.resampling.replicates import Replicates, check_same
-from vcomp.inference.resampling.samples import Sample
+from vcomp.inference.resampling.row_samples import Sample
 from vcomp.numerics import BatchedWork, run, seed_from
 from vcomp.statistics import StackTables, Statistics
 

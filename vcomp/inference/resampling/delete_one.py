@@ -36,7 +36,7 @@ from vcomp.inference.resampling.deleted_surface import DeletedSurface
 from vcomp.inference.resampling.facet import check_levels
 from vcomp.inference.resampling.refits import Refitted
 from vcomp.inference.resampling.replicates import Replicates
-from vcomp.inference.resampling.samples import Levels, Sample, check_facets
+from vcomp.inference.resampling.row_samples import Levels, Sample, check_facets
 from vcomp.numerics import check_count, limited_blas, run
 from vcomp.statistics import StackTables, Statistics
 

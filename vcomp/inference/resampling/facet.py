@@ -34,7 +34,7 @@ from vcomp.inference.resampling.collection import (
     collect,
 )
 from vcomp.inference.resampling.replicates import Replicates
-from vcomp.inference.resampling.samples import Levels, Sample, check_facets
+from vcomp.inference.resampling.row_samples import Levels, Sample, check_facets
 from vcomp.numerics import check_count, check_rng, check_time_limit, solve, stream
 from vcomp.statistics import Statistics
 

@@ -30,7 +30,7 @@ from vcomp.inference.resampling.collection import (
 )
 from vcomp.inference.resampling.delete_one import levels_in_words, without_each
 from vcomp.inference.resampling.facet import check_levels
-from vcomp.inference.resampling.samples import Levels, Sample, check_facets
+from vcomp.inference.resampling.row_samples import Levels, Sample, check_facets
 from vcomp.numerics import check_count, solve_positive
 
 if TYPE_CHECKING:
