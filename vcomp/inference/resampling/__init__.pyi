@@ -13,6 +13,6 @@ from .refits import Refitted as Refitted
 from .replicates import BootstrapType as BootstrapType
 from .replicates import FromReplicates as FromReplicates
 from .replicates import Replicates as Replicates
-from .samples import Levels as Levels
-from .samples import Sample as Sample
-from .samples import check_facets as check_facets
+from .row_samples import Levels as Levels
+from .row_samples import Sample as Sample
+from .row_samples import check_facets as check_facets
