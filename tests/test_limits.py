@@ -65,7 +65,6 @@ def refused_with_weights():
         refuses(CROSSED, match="use method='reml' or 'ml'", weights=WEIGHTS, method=method)
     res = vcomp.fit(CROSSED, DATA, weights=WEIGHTS)
     for name, arguments in (
-        ("resample", {"facet": "sys"}),
         ("crosscheck", {}),
         ("diagnose", {}),
         ("universe_scores", {}),
@@ -191,7 +190,6 @@ def refused_with_slopes():
     res = vcomp.fit(SLOPES, DATA)
     for name, arguments in (
         ("dstudy", {"sys": 10}),
-        ("jackknife", {"facet": "sys"}),
         ("resample", {"facet": "sys"}),
         ("crosscheck", {}),
         ("universe_scores", {}),
@@ -219,7 +217,6 @@ def refused_with_residuals():
     frame = pd.DataFrame({"sys": sys, "topic": topic, "score": rng.normal(size=150) * (1 + sys)})
     res = vcomp.fit("score ~ (1|topic)", frame, residual="sys")
     for name, arguments in (
-        ("jackknife", {"facet": "topic"}),
         ("resample", {"facet": "topic"}),
         ("compare_levels", {"facet": "topic"}),
         ("crosscheck", {}),
@@ -249,7 +246,7 @@ def tables_of_factors():
 CHECKS = {
     "[random slopes](../howto/random-slopes.md)": slopes_in_parts,
     "[Tests of factors and marginal means]": tables_of_factors,
-    "D-studies, resampling of facets": refused_with_slopes,
+    "D-studies, the adjustment of `resample`": refused_with_slopes,
     "link functions": lambda: refuses_options("family", "link"),
     "[residual variances by level]": refused_with_residuals,
     "residual variances that are functions": lambda: refuses_options("correlation", "varPower"),

@@ -400,8 +400,13 @@ class Quantities:
 
         Returns
         -------
-        (m,) or (B, m); nan if a denominator is not positive or a radicand is negative
+        (m,) or (B, m); nan if a denominator is not positive or a radicand is negative, or if a
+        component that it uses is nan
         """
+        unknown = np.isnan(v)
+        if unknown.any():
+            found = self.values(np.where(unknown, 0.0, v))
+            return np.where(unknown @ self.used.T, np.nan, found)
         top = v @ self.a.T
         if self.form == "linear":
             return np.asarray(top)

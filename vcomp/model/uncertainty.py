@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vcomp.data import refuse_weights
 from vcomp.exceptions import guarded
 from vcomp.inference import Projected, resampling
 from vcomp.inference.hypotheses import fixed_intervals
@@ -333,7 +332,8 @@ class Uncertainty(Estimates):
         Resampling biases the components: those that contain the facet are too small, the others
         too large. The adjusted components, which intervals use, correct that bias: their mean over
         all resamples equals the estimates, exactly so after an analysis of variance of balanced
-        data with all terms. ``notes`` of the replicates state where that is approximate.
+        data with all terms. ``notes`` of the replicates state where that is approximate. Random
+        slopes and residual variances by level have replicates with ``adjust=False`` only.
 
         Parameters
         ----------
@@ -364,9 +364,10 @@ class Uncertainty(Estimates):
         Raises
         ------
         EstimationError
-            If a facet is not one of the random part or has fewer than two levels, an option is
-            invalid, `groups` are of a facet that is not drawn, components are held and ``adjust``
-            is True, or no resample could be fitted.
+            If a facet is not one of the random part or has fewer than two levels, its levels have
+            residual variances of their own, an option is invalid, `groups` are of a facet that is
+            not drawn, no resample could be fitted, or ``adjust`` is True and components are held
+            or the model has slopes or several residual variances.
         DataError
             If the result was loaded without its rows, `groups` are of a nested facet, a level has
             no group or all are in one, or the file does not contain replicates of this fit, seed,
@@ -403,8 +404,6 @@ class Uncertainty(Estimates):
         >>> res.resample("topic", 100, rng=1, groups={"topic": authors}).notes
         ('the adjustment uses the mean size of the groups of topic',)
         """
-        instead = "use bootstrap, which draws from the fit, or jackknife"
-        refuse_weights(self._record.weights, "resample", instead)
         return resampling.facet_bootstrap(
             self._row_access.generating(),
             self._row_access.data.design,

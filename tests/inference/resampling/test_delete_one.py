@@ -28,7 +28,7 @@ def jackknife(seed=1, groups=GROUPS, converged=None):
         "converged": np.ones(n, dtype=bool) if converged is None else converged,
         "adjusted": pseudo_values(whole, left, groups), "facet": "a", "whole": whole,
         "whole_beta": np.array([3.0]), "groups": groups,
-        "levels": tuple(f"l{k}" for k in range(n)),
+        "levels": tuple(f"l{k}" for k in range(n)), "signed": np.zeros(3, dtype=bool),
     }  # fmt: skip
     return Jackknife(**{f.name: known[f.name] for f in fields(Jackknife) if f.name in known})
 

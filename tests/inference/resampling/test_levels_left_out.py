@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import vcomp
 from tests.model.test_slopes import DATA as SLOPES
@@ -187,20 +188,42 @@ def test_a_level_that_has_a_residual_variance_leaves_with_it():
     assert "Residual[half=" not in " ".join(left_out.covariances)
 
 
-@pytest.mark.parametrize("options", OPTIONS[:2], ids=str)
-def test_jackknifes_of_weighted_scores(options):
-    data = _weighted()
-    res = vcomp.fit("y ~ x + (1|a) + (1|b)", data, **options)
-    left_out = res.jackknife("b")
-    values = [
-        vcomp.fit("y ~ x + (1|a) + (1|b)", data[data["b"] != b], **options).vcomp["a"]
-        for b in range(9)
-    ]
-    np.testing.assert_allclose(left_out.values[:, 0], values, rtol=1e-6)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_jackknifes_are_of_refits_of_the_rows_that_are_left(options):
+    data, formula = _weighted(), "y ~ x + (1|a) + (1|b)"
+    left_out = vcomp.fit(formula, data, **options).jackknife("b")
+    values = [vcomp.fit(formula, data[data["b"] != b], **options).vcomp for b in range(9)]
+    np.testing.assert_allclose(left_out.values, values, rtol=1e-6, atol=1e-8)
     # The jackknife's standard error: √((J − 1)/J Σ (θ₍ⱼ₎ − θ̄)²).
-    deviations = np.asarray(values) - np.mean(values)
+    deviations = np.array(values)[:, 0] - np.mean(values, axis=0)[0]
     se = np.sqrt(8.0 / 9.0 * deviations @ deviations)
     assert left_out.of(lambda v: v[:, 0]).se == pytest.approx(se, rel=1e-6)
+
+
+def test_jackknifed_covariances_have_the_natural_scale():
+    res = vcomp.fit("y ~ x + (x|g)", SLOPES)
+    left_out = res.jackknife("g")
+    some = left_out.levels[:2]
+    for place, level in enumerate(some):
+        other = vcomp.fit("y ~ x + (x|g)", SLOPES[SLOPES["g"].astype(str) != level])
+        np.testing.assert_allclose(left_out.values[place], other.vcomp, rtol=1e-6)
+    n, t = len(left_out), left_out.of(lambda v: v[:, 2])
+    pseudo = n * res.vcomp.iloc[2] - (n - 1) * left_out.values[:, 2]
+    half = stats.t.ppf(0.975, n - 1) * pseudo.std(ddof=1) / np.sqrt(n)
+    for found in (left_out.conf_int(), res.conf_int(interval=left_out)):
+        low, high = found.loc["var(g[(Intercept),x])"]
+        assert (low, high) == pytest.approx((pseudo.mean() - half, pseudo.mean() + half), rel=1e-9)
+        assert (found.loc["var(g)"] > 0.0).all()
+    assert t.low == pytest.approx(low, rel=1e-9)
+
+
+def test_a_jackknife_without_a_residual_variance_keeps_the_others():
+    data = _weighted().assign(c=lambda d: d["b"] % 3)
+    res = vcomp.fit("y ~ x + (1|c) + (1|a)", data, residual="c")
+    left_out = res.jackknife("c")
+    ends = left_out.conf_int()
+    assert ends.loc[["var(c)", "var(a)"]].notna().all().all()
+    assert ends.drop(["var(c)", "var(a)"]).isna().all().all()
 
 
 def test_diagnoses_of_residual_groups_are_refused_with_what_to_do():

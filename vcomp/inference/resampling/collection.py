@@ -154,12 +154,12 @@ class GeneratingFit:
             found = replace(found, values=values)
         return found if found.converged else replace(found, reason=_NOT_CONVERGED)
 
-    def components_without(self, rows: LongArray) -> BoolArray | None:
-        """Return which components are left without some rows; None where all are."""
+    def components_of(self, rows: LongArray) -> BoolArray | None:
+        """Return which components some of the rows have; None where they have all."""
         codes = self.stats.cells.residual_codes
         if codes is None:
             return None
-        left = np.bincount(np.delete(codes, rows), minlength=int(codes.max()) + 1) > 0
+        left = np.bincount(codes[rows], minlength=int(codes.max()) + 1) > 0
         kept = np.ones(self.values.size, dtype=bool)
         kept[-left.size :] = left
         return None if left.all() else kept
@@ -205,13 +205,14 @@ class GeneratingFit:
         design : of the data
         draw : returns a sample, the same one for the same number; may raise a ``VcompError``
         """
-        rows, stacked = self.stats.rows, self.stacked()
+        rows, stacked = self.stats.single_rows, self.stacked()
 
         def drawn(number: int) -> Statistics:
             return draw(number).statistics(design, rows)
 
         def alone(number: int) -> Refitted:
-            return self.refit(design, partial(drawn, number))
+            kept = None if rows.residual_codes is None else self.components_of(draw(number).rows)
+            return self.refit(design, partial(drawn, number), kept)
 
         def tables(numbers: Sequence[int]) -> dict[int, StackTables]:
             assert stacked is not None

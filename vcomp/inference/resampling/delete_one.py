@@ -23,7 +23,6 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.design import Design
 from vcomp.exceptions import DataError, EstimationError, check_alpha
-from vcomp.formula import refuse_blocks
 from vcomp.inference.intervals import Limits
 from vcomp.inference.quantities import TRANSFORMS, Quantities, Scale, Smooth
 from vcomp.inference.resampling.collection import (
@@ -87,6 +86,7 @@ class Jackknife(Replicates):
     groups : for each row the combination of levels of the facets that the facet is nested in; one
         if it is not nested
     levels : the level that each row is without, as text
+    signed : (k + 1,) whether a component may be below zero: a covariance of slopes
 
     Examples
     --------
@@ -105,8 +105,11 @@ class Jackknife(Replicates):
     whole_beta: FloatArray
     groups: LongArray
     levels: tuple[str, ...]
+    signed: BoolArray
 
-    _arrays: ClassVar[tuple[str, ...]] = (*Replicates._arrays, "whole", "whole_beta", "groups")
+    _arrays: ClassVar[tuple[str, ...]] = (
+        *Replicates._arrays, "whole", "whole_beta", "groups", "signed"
+    )  # fmt: skip
 
     @property
     def interval(self) -> str:
@@ -150,6 +153,8 @@ class Jackknife(Replicates):
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return t-intervals of the components, in columns 0 and 1, on the log scale.
+
+        Those of covariances of slopes are on the natural scale.
 
         Parameters
         ----------
@@ -200,7 +205,7 @@ class Jackknife(Replicates):
         """Return intervals of several quantities: variances on the log scale, shares on the logit.
 
         A quantity that is at its bound, in all data or without some level, has its interval on
-        the natural scale, with a note.
+        the natural scale, with a note. So has one with covariances, which may be negative.
 
         Parameters
         ----------
@@ -217,14 +222,17 @@ class Jackknife(Replicates):
         check_alpha(alpha)
         scale = _SCALE_OF[quantities.scale]
         whole, left = self._quantities(quantities)
-        ends = np.full((2, whole.size), np.nan)
+        ends, bounded = np.full((2, whole.size), np.nan), np.ones(whole.size, dtype=bool)
+        if isinstance(quantities, Quantities):
+            bounded = ~quantities.used[:, self.signed].any(axis=1)
         natural = False
         for place, column in enumerate(left.T):
             both = np.append(column, whole[place])
             if not np.isfinite(both).all():
                 continue
-            own = scale if _is_inside(both, scale).all() else "natural"
-            natural |= own != scale
+            inside = _is_inside(both, scale).all()
+            own = scale if inside and bounded[place] else "natural"
+            natural |= not inside and bounded[place]
             found = self._jackknifed(whole[place], column, alpha, own)
             ends[:, place] = found.low, found.high
         words = f"jackknife over {self.facet}, t with {self.df} df on the {scale} scale"
@@ -328,7 +336,6 @@ def jackknife(
     VcompWarning
         If an estimate is missing; there are then no standard errors.
     """
-    refuse_blocks(design.formula, "jackknife", "use bootstrap, which draws from the fit")
     (name,) = check_facets(design, facet)
     workers = check_count(workers, "workers")
     rows, structure = fit.stats.single_rows, design.structure
@@ -341,7 +348,7 @@ def jackknife(
     fingerprint = {**fit.fingerprint(), "facets": [name]}
     made = replicates_of(fit, found, KIND, fingerprint, 0, left_out.size)
     report_failures(made, found.values(), f"fits without one {name}")
-    groups = levels.first[left_out]
+    groups, formula = levels.first[left_out], design.formula
     stored = {f.name: getattr(made, f.name) for f in fields(made)}
     stored["adjusted"] = pseudo_values(fit.values, made.values, groups)
     return Jackknife(
@@ -351,6 +358,7 @@ def jackknife(
         whole_beta=fit.uncentre(fit.beta),
         groups=groups,
         levels=levels_in_words(design, levels, whole, left_out),
+        signed=np.isin(fit.recipe.names, formula.component_names[len(formula.random) :]),
     )
 
 
@@ -385,7 +393,7 @@ def without_each(
         return levels.take(whole, chosen).statistics(design, rows)
 
     def alone(number: int) -> Refitted:
-        kept = fit.components_without(parts[number])
+        kept = fit.components_of(np.delete(whole.rows, parts[number]))
         return fit.refit(design, partial(without, number), kept)
 
     parts = [levels.rows(int(level)) for level in left_out]

@@ -183,7 +183,7 @@ class FacetSample:
             facet: [np.flatnonzero(codes == g) for g in range(int(codes.max()) + 1)]
             for facet, codes in groups.items()
         }
-        self._whole = Sample.whole(stats.rows)
+        self._whole = Sample.whole(stats.single_rows)
         for facet in facets:
             check_levels(design, self.levels(self._whole, facet))
         self._first = self.levels(self._whole, facets[0])
@@ -267,9 +267,10 @@ def facet_bootstrap(
     Raises
     ------
     EstimationError
-        If a facet is not one of the random part or has fewer than two levels, or an option is
-        invalid; if no resample could be fitted, or an adjustment is requested and components are
-        held.
+        If a facet is not one of the random part or has fewer than two levels, if its levels have
+        residual variances of their own, or an option is invalid; if no resample could be fitted,
+        or an adjustment is requested and components are held, or the model has random slopes or
+        several residual variances.
     DataError
         If the file is not one of replicates, or of another fit, seed or facet.
 
@@ -279,12 +280,14 @@ def facet_bootstrap(
         If some resamples could not be fitted (their rows are nan and not converged), or the time
         limit ended the work.
     """
-    refuse_blocks(design.formula, "resample", "use bootstrap, which draws from the fit")
     names = check_facets(design, facets)
     n, workers = check_count(n, "n"), check_count(workers, "workers")
     check_time_limit(time_limit)
     if not isinstance(adjust, bool | np.bool_):
         raise EstimationError(f"adjust must be True or False, not {adjust!r}")
+    if adjust:
+        refuse_blocks(design.formula, "the adjustment of replicates", "use adjust=False")
+    _check_residuals(design, names)
     if adjust and components.held:
         raise EstimationError(
             f"replicates cannot be adjusted if {', '.join(components.held)} is held: the "
@@ -314,6 +317,19 @@ def facet_bootstrap(
         what="resamples",
     )
     return _with_adjustment(made, fit, design, components, names, codes) if adjust else made
+
+
+def _check_residuals(design: Design, names: Sequence[str]) -> None:
+    """Refuse to draw levels that have a residual variance each: those drawn have the same ones."""
+    groups = design.formula.groups
+    for name in names if groups is not None else ():
+        if name in groups.facets:
+            raise EstimationError(
+                f"each level of {name!r} has a residual variance (residual={groups.written!r}), "
+                "which says nothing of levels that are drawn; use bootstrap, which draws from the "
+                "fit, or resample another facet",
+                column=name,
+            )
 
 
 def _groups_of(
@@ -348,8 +364,12 @@ def _with_adjustment(
 ) -> Replicates:
     """Return the replicates with adjusted components and notes on approximations."""
     n_groups = {facet: int(codes.max()) + 1 for facet, codes in groups.items()}
-    values: FloatArray = adjusted(made.values, components, facets, n_groups)
+    unit = np.ones(made.values.shape[1])
+    unit[-1] = fit.stats.mean_weight  # the residual of a score of mean weight is as a score's
+    values: FloatArray = adjusted(made.values / unit, components, facets, n_groups) * unit
     notes = []
+    if fit.stats.log_weights is not None:
+        notes.append("the adjustment, which is exact for equal weights, uses their mean")
     for facet, codes in groups.items():
         if np.ptp(np.bincount(codes)) > 0:
             notes.append(f"the adjustment uses the mean size of the groups of {facet}")
