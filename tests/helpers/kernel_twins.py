@@ -14,10 +14,6 @@ def group_sums(codes, values, n_levels):
     return indicator(codes, n_levels).T @ values
 
 
-def group_counts(codes, n_levels):
-    return indicator(codes, n_levels).sum(axis=0)
-
-
 def pair_counts(rows, cols, n_rows, n_cols):
     """Return Z_a'Z_b, dense."""
     return indicator(rows, n_rows).T @ indicator(cols, n_cols)

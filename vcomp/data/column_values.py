@@ -12,7 +12,7 @@ import numpy as np
 
 from vcomp._typing import IntArray, LongArray
 from vcomp.exceptions import DataError, warn
-from vcomp.numerics.kernels import count_levels, count_values, determined_levels, renumber
+from vcomp.numerics.kernels import count_levels, count_values, determined_levels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +44,8 @@ def as_levels(name: str, column: pd.Series) -> pd.Series:
         coded = _as_categories(name, column)
     else:
         if whole.of_levels.size < whole.counts.size:
-            renumber(whole.codes, np.cumsum(whole.counts > 0, dtype=np.int32) - np.int32(1))
+            numbers = np.cumsum(whole.counts > 0, dtype=np.int32) - np.int32(1)
+            whole.codes[...] = numbers[whole.codes]
         coded = pd.Categorical.from_codes(whole.codes, categories=whole.levels, validate=False)
     return pd.Series(coded, column.index, name=name, copy=False)
 

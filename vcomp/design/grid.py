@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.numerics.kernels import count_levels, determined_levels, fill_counts, place_rows
+from vcomp.numerics.kernels import count_levels, determined_levels, place_rows
 
 _DIRECT = 1_000_000
 """Number of possible combinations up to which a table of all is used, however few the rows."""
@@ -269,7 +269,7 @@ def find_partial_grid(codes: Sequence[IntArray], n_levels: Sequence[int]) -> Par
     joins, cells, size = _join_facets(finest, codes, n_levels)
     if codes[0].size < _MIN_FILLED * n_combinations * size:
         return None
-    counts = fill_counts(_places(axes, shape, codes, cells, size), n_combinations * size)
+    counts = count_levels(_places(axes, shape, codes, cells, size), n_combinations * size)
     if counts.max() > 1:
         return None
     levels = tuple(_levels(f, joins, n_levels, size, determined) for f in rest)
@@ -318,7 +318,7 @@ def _complete_grid(
     if n_combinations * size > n:
         return None
     places = _places(axes, shape, codes, cells, size)
-    counts = fill_counts(places, n_combinations * size).reshape(n_combinations, size)
+    counts = count_levels(places, n_combinations * size).reshape(n_combinations, size)
     if (counts != counts[0]).any() or not counts[0].all():
         return None
     levels = tuple(_levels(f, joins, n_levels, size, determined) for f in rest)

@@ -16,7 +16,7 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design.grid import Grid, number_combinations
 from vcomp.design.structure import ConnectedPart, Structure
 from vcomp.formula import REPLICATE, BrennanDesign, Formula, closure
-from vcomp.numerics.kernels import ONCE, group_counts, join_pairs, number_parts, pair_counts
+from vcomp.numerics.kernels import ONCE, count_levels, pair_counts
 
 PairTable: TypeAlias = tuple[LongArray, IntArray, FloatArray]
 """Compressed sparse rows: how often each pair occurs."""
@@ -240,7 +240,7 @@ def _cell_sizes(
         counts = pairs[facets[0], facets[1]][2]
         return counts, counts.size
     cells, n_cells = _join(facets, columns)
-    sizes: FloatArray = group_counts(cells, n_cells)
+    sizes: FloatArray = count_levels(cells, n_cells).astype(float)
     return sizes, n_cells
 
 
@@ -305,19 +305,21 @@ def _parts(top: Mapping[str, Any], incidence: Incidence) -> tuple[int, tuple[Con
     ----------
     top : these facets with the names of their levels; none of them is an axis
     """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     hub, *others = top
-    offset = incidence.size(hub)
-    above = np.arange(sum(incidence.size(f) for f in top), dtype=np.int32)
-    for other in others:
+    ends = np.cumsum([incidence.size(f) for f in top])
+    edges = []
+    for other, offset in zip(others, ends, strict=False):
         indptr, indices, _ = incidence.table(hub, other)
-        join_pairs(above, indptr, indices, offset)
-        offset += incidence.size(other)
-    part_of = number_parts(above)
-    n_parts = int(part_of.max()) + 1
+        edges.append((np.repeat(np.arange(ends[0]), np.diff(indptr)), indices + offset))
+    rows, columns = np.concatenate(edges, axis=1) if edges else np.zeros((2, 0), dtype=np.int64)
+    graph = coo_array((np.ones(rows.size), (rows, columns)), shape=(ends[-1], ends[-1]))
+    n_parts, part_of = connected_components(graph, directed=False)
     if n_parts == 1:
         return 1, ()
-    starts = np.cumsum([incidence.size(f) for f in top])[:-1]
-    by_facet = dict(zip(top, np.split(part_of, starts), strict=True))
+    by_facet = dict(zip(top, np.split(part_of, ends[:-1]), strict=True))
     # Largest number of connected parts that are described
     largest = np.argsort(-np.bincount(part_of), kind="stable")[:5]
     return n_parts, tuple(_part(int(number), by_facet, top) for number in largest)

@@ -8,7 +8,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.design import Chunk
-from vcomp.numerics.kernels import group_counts, group_sums
+from vcomp.numerics.kernels import count_levels, group_sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def tabulate(chunk: Chunk, rows: int, columns: int) -> CellTotals:
     """
     n_rows, n_columns = chunk.facet_sizes[rows], chunk.facet_sizes[columns]
     cells = chunk.level_codes(rows) * np.int32(n_columns) + chunk.level_codes(columns)
-    y, counts = chunk.y, group_counts(cells, n_rows * n_columns)
+    y, counts = chunk.y, count_levels(cells, n_rows * n_columns).astype(float)
     if chunk.counts is not None:
         y = y * chunk.counts
         counts = group_sums(cells, chunk.counts[:, None], n_rows * n_columns)[:, 0]

@@ -19,8 +19,8 @@ from vcomp.numerics.kernels import (
     ONCE,
     add_group_sums,
     centre_groups,
+    count_levels,
     determined_levels,
-    group_counts,
     group_sums,
     pair_counts,
 )
@@ -247,7 +247,7 @@ class RollUp:
             size = self._chunk.sizes[t]
             weights = self._chunk.multiplicity if source == _ROWS else counts[source]
             if weights is None:
-                counts[t] = group_counts(codes(t, source), size)
+                counts[t] = count_levels(codes(t, source), size).astype(float)
             else:
                 counts[t] = group_sums(codes(t, source), weights[:, None], size)[:, 0]
         return tuple(counts[t] for t in range(len(self._facets)))

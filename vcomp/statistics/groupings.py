@@ -17,7 +17,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, IntArray
 from vcomp.design import Grid, TermDesign, number_combinations
 from vcomp.numerics import THREADS
-from vcomp.numerics.kernels import pair_counts, squared_counts
+from vcomp.numerics.kernels import pair_counts
 from vcomp.statistics.cross_products import CrossProducts, PairTable
 from vcomp.statistics.kernels import squares_in_strata
 from vcomp.statistics.strata import Cells, GroupedColumns, Remainder, Stratum, StratumStatistics
@@ -209,9 +209,9 @@ def product_group_sums(
         inverse[t, k] = np.mean(1.0 / n)
     for (t, u), table in stats.pairs.items() if pairs is None else pairs:
         finer[t, u], finer[u, t] = (table.counts.size == stats.sizes[place] for place in (t, u))
-        by_row, by_col = squared_counts(table.indptr, table.indices, table.counts, table.n_cols)
-        _note(coefficients, inverse, (t, u), by_row, stats.group_n[t])
-        _note(coefficients, inverse, (u, t), by_col, stats.group_n[u])
+        squares = table.matrix.power(2)
+        _note(coefficients, inverse, (t, u), squares.sum(axis=1), stats.group_n[t])
+        _note(coefficients, inverse, (u, t), squares.sum(axis=0), stats.group_n[u])
     total, parts = _total_and_parts(stats)
     return GroupSums(
         n=stats.n,

@@ -9,7 +9,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.design import Chunk
-from vcomp.numerics.kernels import ONCE, group_counts, group_sums, pair_counts
+from vcomp.numerics.kernels import ONCE, count_levels, group_sums, pair_counts
 from vcomp.statistics.cross_products import CrossProducts, PairTable
 
 
@@ -47,7 +47,9 @@ def accumulate_slopes(chunk: Chunk, mean_weight: float = 1.0) -> CrossProducts:
     return CrossProducts(
         n=chunk.n,
         group_n=tuple(
-            group_counts(codes[t], sizes[t]) if z is None else _squares(chunk, inside, t, z)
+            count_levels(codes[t], sizes[t]).astype(float)
+            if z is None
+            else _squares(chunk, inside, t, z)
             for t, z in enumerate(effects)
         ),
         pairs=pairs,

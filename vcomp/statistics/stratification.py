@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations, pairwise
+from itertools import combinations
 from math import prod
 from typing import Any
 
@@ -30,8 +30,9 @@ from vcomp.numerics import (
     MixedColumns,
     available_bytes,
     check_memory,
+    slices,
 )
-from vcomp.numerics.kernels import place_rows
+from vcomp.numerics.kernels import group_sums, place_rows
 from vcomp.statistics.cross_products import cell_moments
 from vcomp.statistics.groupings import (
     BLOCKS,
@@ -39,12 +40,6 @@ from vcomp.statistics.groupings import (
     find_groupings,
     split_columns,
     split_combinations,
-)
-from vcomp.statistics.kernels import (
-    cell_sums,
-    fill_cells,
-    place_cells,
-    squares_within_cells,
 )
 from vcomp.statistics.strata import (
     Cells,
@@ -61,6 +56,9 @@ _NOTHING = 1e-20
 _ROUNDED_MEAN = 1e-12
 """The same share for the mean of a centred column, which is rounding error."""
 
+
+_BLOCK = 2**16
+"""Rows that are processed at once, so that they stay in a core's cache."""
 
 MOST_AXES = 12
 """Largest number of axes: k axes make 2^k strata."""
@@ -264,8 +262,12 @@ def _means_of_cells(
     if len(kept) > 1:
         means, products = cell_moments(places, chunk.y, chunk.columns, counts)
         return means[kept], products[np.ix_(kept, kept)]
-    mean = cell_sums(places, chunk.y, size) / counts
-    return mean[None], np.array([[squares_within_cells(places, chunk.y, mean)]])
+    mean = group_sums(places, chunk.y[:, None], size)[:, 0] / counts
+    within = sum(
+        float(np.square(chunk.y[rows] - mean[places[rows]]).sum())
+        for rows in slices(places.size, _BLOCK)
+    )
+    return mean[None], np.array([[within]])
 
 
 def _filled(
@@ -273,19 +275,14 @@ def _filled(
 ) -> FloatArray:
     """Return the (b, size) tables of columns in cells of one row each, less their origins."""
     tables, n = np.empty((len(columns), size)), places.size
-    if n < MANY_ROWS:
+
+    def fill(rows: slice) -> None:
         for table, values, origin in zip(tables, columns, origins, strict=True):
-            table[places] = values - origin
-        return tables
-    with ThreadPoolExecutor(THREADS) as pool:
-        ends = [n * k // THREADS for k in range(THREADS + 1)]
-        parts = [
-            pool.submit(fill_cells, places, values, origin, a, b, table)
-            for table, values, origin in zip(tables, columns, origins, strict=True)
-            for a, b in pairwise(ends)
-        ]
-        for part in parts:
-            part.result()
+            table[places[rows]] = values[rows] - origin
+
+    threads = 1 if n < MANY_ROWS else THREADS
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(fill, slices(n, max(-(-n // threads), 1))))
     return tables
 
 
@@ -296,7 +293,7 @@ def place_in_grid(chunk: Chunk, grid: Grid, groupings: Groupings) -> Any:
     for axis, size in zip(grid.axes, grid.shape, strict=True):
         place_rows(places, chunk.level_codes(axis), size)
     if grid.rest:
-        place_cells(places, _cell_of_rows(chunk, grid), groupings.rank, grid.n_cells)
+        place_rows(places, groupings.rank[_cell_of_rows(chunk, grid)], grid.n_cells)
     return places
 
 

@@ -307,17 +307,15 @@ _TOGETHER = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from vcomp.numerics.kernels import COMPILATIONS
-from vcomp.numerics.kernels.codes import _join_pairs, _root
+from vcomp.ir.kernels.rank_agreement import count_below, count_bits
 
-def root(_):
-    return _root(np.array([0, 0, 1], np.int32), 2)
+def bits(_):
+    return count_bits(np.uint64(5))
 
 import numpy as np
 with ThreadPoolExecutor(8) as pool:
-    assert set(pool.map(root, range(32))) == {0}
-above = np.arange(3, dtype=np.int32)
-_join_pairs(above, np.array([0, 1]), np.array([1], np.int32), 1)  # calls _root
-assert above.tolist() == [0, 1, 0]
+    assert set(pool.map(bits, range(32))) == {2}
+assert count_below(np.array([7], np.uint64), np.uint64(2)) == 2  # calls count_bits
 """
 
 

@@ -12,10 +12,7 @@ from vcomp.numerics.kernels.codes import (
     ONCE,
     add_group_sums,
     centre_groups,
-    group_counts,
     group_sums,
-    join_pairs,
-    number_parts,
     pair_counts,
 )
 from vcomp.numerics.kernels.ldl import mirror_lower
@@ -69,14 +66,6 @@ def test_sums_of_blocks_of_rows_and_rows_less_their_means(coded, n_columns, data
 
 
 @settings(deadline=None)
-@given(codes())
-def test_group_counts(coded):
-    counts = group_counts(*coded)
-    assert counts.dtype == np.float64
-    np.testing.assert_array_equal(counts, reference.group_counts(*coded))
-
-
-@settings(deadline=None)
 @given(codes(), st.data())
 def test_pair_counts(coded, data):
     rows, n_rows = coded
@@ -100,23 +89,6 @@ def test_weighted_gram(B, data):
     assert gram.shape == (B.shape[1], B.shape[1])
     np.testing.assert_allclose(gram, reference.weighted_gram(B, weights), rtol=1e-9, atol=1e-3)
     np.testing.assert_array_equal(gram, gram.T)
-
-
-def test_parts_of_tables_are_those_of_their_graph():
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    rng = np.random.default_rng(4)
-    for n_rows, n_cols, n_pairs in ((5, 4, 3), (40, 30, 20), (40, 30, 45), (8, 9, 60), (3, 3, 0)):
-        rows = rng.integers(0, n_rows, n_pairs).astype(np.int32)
-        cols = rng.integers(0, n_cols, n_pairs).astype(np.int32)
-        indptr, indices, _ = pair_counts(rows, cols, n_rows, n_cols, ONCE)
-        above = np.arange(n_rows + n_cols, dtype=np.int32)
-        join_pairs(above, indptr, indices, n_rows)
-        shape = (n_rows + n_cols, n_rows + n_cols)
-        graph = coo_array((np.ones(n_pairs), (rows, cols + n_rows)), shape=shape)
-        expected = connected_components(graph, directed=False)[1]
-        np.testing.assert_array_equal(number_parts(above), expected)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 127, 128, 129, 300])

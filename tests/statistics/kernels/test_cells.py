@@ -5,13 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.statistics.kernels.cells import (
-    add_to_cells,
-    cells_that_occur,
-    fill_cells,
-    merge_cells,
-    renumber_cells,
-)
+from vcomp.statistics.kernels.cells import add_to_cells, merge_cells
 
 
 def nothing(b, M, powers, dtype=np.int64):
@@ -97,35 +91,3 @@ def test_counts_that_are_full_stop_at_their_row(b, powers):
     wider = found[0].astype(np.int64), *found[1:]
     assert add_to_cells(places, values, row, *wider) == 400
     check(wider, by_rows(places, values, 2, powers))
-
-
-@settings(deadline=None)
-@given(st.integers(1, 7), st.integers(1, 2**40), st.integers(0, 2**32 - 1), st.integers(0, 40))
-def test_cells_that_occur_are_numbered_anew(n_cells, most, seed, n):
-    rng = np.random.default_rng(seed)
-    combination = rng.integers(0, most, n)
-    cell = rng.integers(0, n_cells, n)
-    places = combination * n_cells + cell
-    occurs = cells_that_occur(places, n_cells)
-    np.testing.assert_array_equal(np.flatnonzero(occurs), np.unique(cell))
-    numbers = np.cumsum(occurs) - 1
-    renumber_cells(places, n_cells, numbers, int(occurs.sum()))
-    np.testing.assert_array_equal(places, combination * int(occurs.sum()) + numbers[cell])
-
-
-def test_places_near_multiples_of_the_cells_are_rounded_right():
-    """The quotient by a product is wrong by one there."""
-    for n_cells in (3, 7, 49, 1_000_003):
-        combination = np.repeat([0, 1, 2**20 - 1, 2**29, 2**29 + 1], 2)
-        cell = np.tile([0, n_cells - 1], 5)
-        places = combination * n_cells + cell
-        occurs = cells_that_occur(places, n_cells)
-        assert np.flatnonzero(occurs).tolist() == [0, n_cells - 1]
-        renumber_cells(places, n_cells, np.cumsum(occurs) - 1, 2)
-        np.testing.assert_array_equal(places, 2 * combination + (cell > 0))
-
-
-def test_some_rows_fill_their_cells():
-    table = np.full(6, -1.0)
-    fill_cells(np.array([4, 0, 5, 2]), np.array([1.0, 2.0, 3.0, 4.0]), 0.5, 1, 3, table)
-    assert table.tolist() == [1.5, -1.0, -1.0, -1.0, -1.0, 2.5]

@@ -6,15 +6,9 @@ from .codes import centre_groups as centre_groups
 from .codes import count_levels as count_levels
 from .codes import count_values as count_values
 from .codes import determined_levels as determined_levels
-from .codes import fill_counts as fill_counts
-from .codes import group_counts as group_counts
 from .codes import group_sums as group_sums
-from .codes import join_pairs as join_pairs
-from .codes import number_parts as number_parts
 from .codes import pair_counts as pair_counts
 from .codes import place_rows as place_rows
-from .codes import renumber as renumber
-from .codes import squared_counts as squared_counts
 from .compilation import COMPILATIONS as COMPILATIONS
 from .compilation import at_once as at_once
 from .compilation import compile_all as compile_all

@@ -11,34 +11,14 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.numerics.kernels.compilation import njit
+from vcomp.numerics.memory import slices
 
 FEW_ROWS = 2**17
 """Rows up to which NumPy is used, so that nothing is compiled. Both count and sum in the order of
 rows, and give the same bits."""
 
-_FEW = 65_536
-"""Number of levels up to which several tables of counts are used; with more, the tables would take
-more time and memory than the rows."""
-
-
-@njit(cache=True, nogil=True)
-def _tables(n_levels: int) -> LongArray:
-    """Return zero counts, in several tables if there are few levels.
-
-    Consecutive rows go to different tables, so that rows of equal levels need not wait for each
-    other's count.
-    """
-    return np.zeros((n_levels, 4 if n_levels <= _FEW else 1), np.int64)
-
-
-@njit(cache=True, nogil=True)
-def _added(counts: LongArray) -> LongArray:
-    """Return the counts of all tables; ``counts.sum(axis=1)`` takes two seconds to compile."""
-    totals = np.zeros(len(counts), np.int64)
-    for k in range(len(counts)):
-        for table in range(counts.shape[1]):
-            totals[k] += counts[k, table]
-    return totals
+_BLOCK = 2**16
+"""Rows that are processed at once, so that they stay in a core's cache."""
 
 
 def count_values(values: Any, low: Any, width: int) -> tuple[IntArray, LongArray]:
@@ -51,29 +31,13 @@ def count_values(values: Any, low: Any, width: int) -> tuple[IntArray, LongArray
 
 @njit(cache=True, nogil=True)
 def _count_values(values: Any, low: Any, width: int) -> tuple[IntArray, LongArray]:
-    counts = _tables(width)
-    last = counts.shape[1] - 1
+    counts = np.zeros(width, np.int64)
     codes = np.empty(values.size, np.int32)
     for i in range(values.size):
         code = values[i] - low
         codes[i] = code
-        counts[code, i & last] += 1
-    totals: LongArray = _added(counts)
-    return codes, totals
-
-
-def renumber(codes: Any, numbers: IntArray) -> None:
-    """Replace every code c by ``numbers[c]``, in place."""
-    if codes.size <= FEW_ROWS:
-        codes[...] = numbers[codes]
-        return
-    _renumber(codes, numbers)
-
-
-@njit(cache=True, nogil=True)
-def _renumber(codes: Any, numbers: IntArray) -> None:
-    for i in range(codes.size):
-        codes[i] = numbers[codes[i]]
+        counts[code] += 1
+    return codes, counts
 
 
 def count_levels(codes: Any, n_levels: int) -> LongArray:
@@ -85,11 +49,10 @@ def count_levels(codes: Any, n_levels: int) -> LongArray:
 
 @njit(cache=True, nogil=True)
 def _count_levels(codes: Any, n_levels: int) -> LongArray:
-    counts = _tables(n_levels)
-    last = counts.shape[1] - 1
+    counts = np.zeros(n_levels, np.int64)
     for i in range(codes.size):
-        counts[codes[i], i & last] += 1
-    return _added(counts)
+        counts[codes[i]] += 1
+    return counts
 
 
 def determined_levels(inner: IntArray, outer: IntArray, n_inner: int) -> IntArray:
@@ -118,17 +81,9 @@ def _determined_levels(inner: IntArray, outer: IntArray, n_inner: int) -> IntArr
 
 def place_rows(places: Any, codes: IntArray, n_levels: int) -> None:
     """Add an axis to a grid: replace the place of each row by that in the larger grid."""
-    if places.size <= FEW_ROWS:
-        places *= n_levels
-        places += codes
-        return
-    _place_rows(places, codes, n_levels)
-
-
-@njit(cache=True, nogil=True)
-def _place_rows(places: Any, codes: IntArray, n_levels: int) -> None:
-    for i in range(places.size):
-        places[i] = places[i] * n_levels + codes[i]
+    for some in slices(places.size, _BLOCK):
+        places[some] *= n_levels
+        places[some] += codes[some]
 
 
 @njit(cache=True, nogil=True)
@@ -147,22 +102,7 @@ def add_places(places: LongArray, values: Any, low: Any, table: LongArray) -> bo
     return are_known
 
 
-def fill_counts(places: Any, n_cells: int) -> IntArray:
-    """Return the number of rows of each cell of a grid."""
-    if places.size <= FEW_ROWS:
-        return np.bincount(places, minlength=n_cells).astype(np.int32)
-    return _fill_counts(places, n_cells)
-
-
-@njit(cache=True, nogil=True)
-def _fill_counts(places: Any, n_cells: int) -> IntArray:
-    counts = np.zeros(n_cells, np.int32)
-    for i in range(places.size):
-        counts[places[i]] += 1
-    return counts
-
-
-def group_sums(codes: IntArray, values: FloatArray, n_levels: int) -> FloatArray:
+def group_sums(codes: Any, values: FloatArray, n_levels: int) -> FloatArray:
     """Return ``Z'v`` for the indicator matrix ``Z`` of `codes`: sums within levels.
 
     Parameters
@@ -175,17 +115,8 @@ def group_sums(codes: IntArray, values: FloatArray, n_levels: int) -> FloatArray
         for j in range(values.shape[1]):
             sums[:, j] = np.bincount(codes, values[:, j], n_levels)
         return sums
-    return _group_sums(codes, values, n_levels)
-
-
-@njit(cache=True, nogil=True)
-def _group_sums(codes: IntArray, values: FloatArray, n_levels: int) -> FloatArray:
-    n, m = values.shape
-    sums = np.zeros((n_levels, m))
-    for i in range(n):
-        g = codes[i]
-        for j in range(m):
-            sums[g, j] += values[i, j]
+    sums = np.zeros((n_levels, values.shape[1]))
+    add_group_sums(codes, values, sums)
     return sums
 
 
@@ -207,21 +138,6 @@ def centre_groups(codes: Any, means: FloatArray, values: FloatArray) -> None:
         g = codes[i]
         for j in range(m):
             values[i, j] -= means[g, j]
-
-
-def group_counts(codes: IntArray, n_levels: int) -> FloatArray:
-    """Return the number of rows of each level, as floats."""
-    if codes.size <= FEW_ROWS:
-        return np.bincount(codes, minlength=n_levels).astype(float)
-    return _group_counts(codes, n_levels)
-
-
-@njit(cache=True, nogil=True)
-def _group_counts(codes: IntArray, n_levels: int) -> FloatArray:
-    counts = np.zeros(n_levels)
-    for i in range(codes.size):
-        counts[codes[i]] += 1.0
-    return counts
 
 
 ONCE = np.zeros(0)
@@ -317,89 +233,3 @@ def _pair_counts(
     if nnz < n:
         indices, counts = indices[:nnz].copy(), counts[:nnz].copy()
     return indptr, indices, counts
-
-
-@njit(cache=True, nogil=True)
-def _root(above: IntArray, node: int) -> int:
-    """Return the root of a node, with path compression."""
-    root = node
-    while above[root] != root:
-        root = above[root]
-    while above[node] != root:
-        above[node], node = root, above[node]
-    return root
-
-
-def join_pairs(above: IntArray, indptr: LongArray, indices: IntArray, offset: int) -> None:
-    """Join the nodes that a pair table connects, in place.
-
-    Parameters
-    ----------
-    above : (nodes,) parent of each node, which is not after it; initially itself
-    indptr, indices : of the table; its rows are the first nodes, its columns follow from `offset`
-    """
-    if indices.size > FEW_ROWS:
-        _join_pairs(above, indptr, indices, offset)
-        return
-    rows = np.repeat(np.arange(indptr.size - 1), np.diff(indptr))
-    above[:] = _roots(above)
-    while True:
-        # Of the roots of a pair the later one is put below the earliest that it meets.
-        ends = above[rows], above[indices + offset]
-        apart = ends[0] != ends[1]
-        if not apart.any():
-            return
-        np.minimum.at(above, np.maximum(*ends)[apart], np.minimum(*ends)[apart])
-        above[:] = _roots(above)
-        rows, indices = rows[apart], indices[apart]
-
-
-@njit(cache=True, nogil=True)
-def _join_pairs(above: IntArray, indptr: LongArray, indices: IntArray, offset: int) -> None:
-    """Join by union-find (Galler & Fischer 1964)."""
-    for g in range(indptr.size - 1):
-        for i in range(indptr[g], indptr[g + 1]):
-            a, b = _root(above, g), _root(above, offset + indices[i])
-            above[max(a, b)] = min(a, b)
-
-
-def _roots(above: IntArray) -> IntArray:
-    """Return the root of every node."""
-    root = above
-    while ((higher := root[root]) != root).any():
-        root = higher
-    return root
-
-
-def number_parts(above: IntArray) -> IntArray:
-    """Return the number of each node's part, with parts numbered in the order of first nodes."""
-    root = _roots(above)
-    numbers = np.cumsum(root == np.arange(root.size)) - 1
-    return numbers[root].astype(np.int32)
-
-
-def squared_counts(
-    indptr: LongArray, indices: IntArray, counts: FloatArray, n_cols: int
-) -> tuple[FloatArray, FloatArray]:
-    """Return the sums of squared counts of each row and of each column of a pair table."""
-    if indices.size <= FEW_ROWS:
-        squares, of = counts * counts, np.repeat(np.arange(indptr.size - 1), np.diff(indptr))
-        by_row = np.bincount(of, squares, indptr.size - 1).astype(float)
-        return by_row, np.bincount(indices, squares, n_cols).astype(float)
-    return _squared_counts(indptr, indices, counts, n_cols)
-
-
-@njit(cache=True, nogil=True)
-def _squared_counts(
-    indptr: LongArray, indices: IntArray, counts: FloatArray, n_cols: int
-) -> tuple[FloatArray, FloatArray]:
-    by_row = np.zeros(indptr.size - 1)
-    by_col = np.zeros(n_cols)
-    for g in range(by_row.size):
-        total = 0.0
-        for i in range(indptr[g], indptr[g + 1]):
-            square = counts[i] * counts[i]
-            total += square
-            by_col[indices[i]] += square
-        by_row[g] = total
-    return by_row, by_col

@@ -1,9 +1,3 @@
 from .cells import add_to_cells as add_to_cells
-from .cells import cell_sums as cell_sums
-from .cells import cells_that_occur as cells_that_occur
-from .cells import fill_cells as fill_cells
 from .cells import merge_cells as merge_cells
-from .cells import place_cells as place_cells
-from .cells import renumber_cells as renumber_cells
-from .cells import squares_within_cells as squares_within_cells
 from .split_contrasts import squares_in_strata as squares_in_strata

@@ -1,4 +1,4 @@
-"""Rows → cells, of grids or of any table: places, sums, means, and squares within cells."""
+"""Rows → cells of any table: means, and squares within cells."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.numerics.kernels import FEW_ROWS, njit
-
-_ROWS = 256
-"""Rows of a block: squares are summed within blocks, then over blocks."""
+from vcomp._typing import FloatArray
+from vcomp.numerics.kernels import njit
 
 
 @njit(cache=True, nogil=True)
@@ -185,115 +182,3 @@ def merge_cells(
             _merge_powers(powers, place, n, away[0], m, squares, cubes, other_powers[2, c])
         for j in range(b):
             means[j, place] += away[j] * (m / (n + m))
-
-
-# Cells of a grid ---------------------------------------------------------------------------------
-
-
-@njit(cache=True, nogil=True)
-def place_cells(places: Any, cells: IntArray, order: IntArray, n_cells: int) -> None:
-    """Add the cells of a grid, in a new order, as the last axis of each row's place, in place."""
-    for i in range(places.size):
-        places[i] = places[i] * n_cells + order[cells[i]]
-
-
-def cell_sums(places: Any, values: FloatArray, n_cells: int) -> FloatArray:
-    """Return the sums of the values in each cell."""
-    if places.size <= FEW_ROWS:
-        return np.bincount(places, values, n_cells).astype(float)
-    return _cell_sums(places, values, n_cells)
-
-
-@njit(cache=True, nogil=True)
-def _cell_sums(places: Any, values: FloatArray, n_cells: int) -> FloatArray:
-    sums = np.zeros(n_cells)
-    for i in range(places.size):
-        sums[places[i]] += values[i]
-    return sums
-
-
-@njit(cache=True, nogil=True)
-def fill_cells(
-    places: Any, values: FloatArray, origin: float, first: int, last: int, table: FloatArray
-) -> None:
-    """Put each value less the origin into its cell, for rows ``first .. last - 1``.
-
-    Every cell has one row, so that several threads can fill a table.
-    """
-    for i in range(first, last):
-        table[places[i]] = values[i] - origin
-
-
-def squares_within_cells(places: Any, values: FloatArray, means: FloatArray) -> float:
-    """Return Σ (x − x̄)² over the rows, with the means of their cells.
-
-    Sums of blocks are summed: rounding grows with the number of blocks, not of rows.
-    """
-    if places.size > FEW_ROWS:
-        return float(_squares_within_cells(places, values, means))
-    squares = np.zeros((-(-places.size // _ROWS), _ROWS))
-    squares.reshape(-1)[: places.size] = np.square(values - means[places])
-    # `accumulate` adds sequentially, as the loop does.
-    blocks = np.add.accumulate(squares, axis=1)[:, -1]
-    return float(np.add.accumulate(blocks)[-1]) if blocks.size else 0.0
-
-
-@njit(cache=True, nogil=True)
-def _squares_within_cells(places: Any, values: FloatArray, means: FloatArray) -> float:
-    total = 0.0
-    for start in range(0, places.size, _ROWS):
-        block = 0.0
-        for i in range(start, min(start + _ROWS, places.size)):
-            away = values[i] - means[places[i]]
-            block += away * away
-        total += block
-    return total
-
-
-# Cells that occur --------------------------------------------------------------------------------
-#
-# A product takes a tenth of the time of a division. With fewer than 2⁵⁰ combinations, each with a
-# row, the quotient is wrong by at most one, which is corrected.
-
-
-@njit(cache=True, nogil=True)
-def cells_that_occur(places: LongArray, n_cells: int) -> Any:
-    """Return for each cell whether a row is in it.
-
-    Parameters
-    ----------
-    places : (n,) ``combination * n_cells + cell`` of each row
-    """
-    occurs = np.zeros(n_cells, np.bool_)
-    per_cell = 1.0 / n_cells
-    for i in range(places.size):
-        cell = places[i] - np.int64(places[i] * per_cell) * n_cells
-        if cell < 0:
-            cell += n_cells
-        elif cell >= n_cells:
-            cell -= n_cells
-        occurs[cell] = True
-    return occurs
-
-
-@njit(cache=True, nogil=True)
-def renumber_cells(places: LongArray, n_cells: int, numbers: Any, n_numbers: int) -> None:
-    """Replace each place by ``combination * n_numbers + numbers[cell]``, in place.
-
-    Parameters
-    ----------
-    places : (n,) ``combination * n_cells + cell`` of each row
-    numbers : (n_cells,) of the cells that occur
-    n_numbers : how many these are
-    """
-    per_cell = 1.0 / n_cells
-    for i in range(places.size):
-        combination = np.int64(places[i] * per_cell)
-        cell = places[i] - combination * n_cells
-        if cell < 0:
-            cell += n_cells
-            combination -= 1
-        elif cell >= n_cells:
-            cell -= n_cells
-            combination += 1
-        places[i] = combination * n_numbers + numbers[cell]
