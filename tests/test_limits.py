@@ -67,7 +67,6 @@ def refused_with_weights():
     for name, arguments in (
         ("crosscheck", {}),
         ("diagnose", {}),
-        ("universe_scores", {}),
         ("anova_table", {}),
     ):
         with pytest.raises(VcompError, match="weights="):
@@ -77,6 +76,8 @@ def refused_with_weights():
     known = vcomp.fit(CROSSED, DATA, known_variance=0.001 * WEIGHTS)
     with pytest.raises(EstimationError, match="from_components"):
         known.dstudy(topic=3)
+    with pytest.raises(EstimationError, match="from_components"):
+        known.universe_scores(topic=3)
 
 
 def known_variances_with_slopes():

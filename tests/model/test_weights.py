@@ -464,9 +464,7 @@ META = vcomp.fit(MODEL, DATA, known_variance="v")
     [
         lambda: WEIGHTED.anova_table(),
         lambda: WEIGHTED.diagnose(),
-        lambda: WEIGHTED.resample("a", 20),
         lambda: WEIGHTED.crosscheck(n=20),
-        lambda: WEIGHTED.universe_scores("a"),
         lambda: META.dstudy("a x b", b=3),
         lambda: META.quantity("Erho2"),
         lambda: META.r2(),
@@ -493,8 +491,6 @@ def test_a_frequency_that_no_memory_holds_has_few_digits(frequency):
     ("refused", "instead"),
     [
         (lambda: WEIGHTED.diagnose(), "draw res.resid times the root of the weights"),
-        (lambda: WEIGHTED.universe_scores("a"), "see res.random_effects, and dstudy()"),
-        (lambda: WEIGHTED.resample("a", 9), "use bootstrap, which draws from the fit"),
     ],
 )
 def test_refusals_of_weights_say_what_to_write(refused, instead):

@@ -121,7 +121,7 @@ def omitted_term(access: RowAccess, facet: str) -> str:
     facets = [name for name in structure.facets if name != REPLICATE]
     if access.data.rows is None or structure.cell_max < 2 or not facets:
         return ""
-    rows, kept = access.data.statistics.rows, access.data.fixed_columns
+    rows, kept = access.data.statistics.single_rows, access.data.fixed_columns
     cells = np.unique(np.column_stack(rows.compact_codes), axis=0, return_inverse=True)[1]
     factors = [kept[name] for name in kept if name == facet or kept[name].dtype.kind != "f"]
     columns = [np.unique(np.asarray(c).astype(str), return_inverse=True)[1] for c in factors]

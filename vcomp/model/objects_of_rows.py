@@ -35,18 +35,19 @@ def object_scores(
     term : whose levels are the objects
     effects : predicted, of all terms
     """
-    chunk = access.data.statistics.rows
+    chunk = access.data.statistics.single_rows
     within = EffectsWithin.of(components, components.facets[term])
     rows = _RowsOfObjects.of(chunk, term)
     terms = [within.all.index(e) for e in within.distinct]
     profile, cells = None, None
     if not within.own.all() and rows.have_one_size():
         cells = _cells(access, within)
-        if _is_complete(rows.objects, cells):
+        if _is_complete(rows.objects, cells, chunk.weights):
             profile = rows.profile(cells)
     blocks = [_within(rows, block, terms, cells, profile) for block in rows.blocks()]
     scores, se = _predicted(access, term, within.parts, effects)
     shared = [block.shared for block in blocks if block.shared is not None]
+    of_scores = [block.of_scores for block in blocks if block.of_scores is not None]
     return ObjectScores(
         n=rows.n,
         mean=access.data.design.origin + np.concatenate([rows.means(b) for b in rows.blocks()]),
@@ -56,19 +57,20 @@ def object_scores(
             np.concatenate([block.components for block in blocks]),
             np.concatenate(shared) if shared else None,
             np.concatenate([block.inverse_n for block in blocks]),
+            np.concatenate(of_scores) if of_scores else None,
         ),
     )
 
 
 def residuals_of_objects(access: RowAccess, term: int) -> FloatArray | None:
     """Return the mean residual variance of the scores of each object; None if all have one."""
-    chunk = access.data.statistics.rows
+    chunk = access.data.statistics.single_rows
     if chunk.residual_codes is None:
         return None
     objects = _groups(chunk, term)
     residuals = access.components[-int(chunk.residual_codes.max()) - 1 :]
-    sums = np.bincount(objects, residuals[chunk.residual_codes])
-    return np.asarray(sums / np.bincount(objects), dtype=float)
+    sums = _sums(objects, residuals[chunk.residual_codes], chunk.weights)
+    return np.asarray(sums / np.bincount(objects, chunk.weights), dtype=float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +82,20 @@ class _RowsOfObjects:
     chunk : of all rows
     objects : (n,) the object of each row
     order : (n,) the rows, those of an object together
-    n : (P,) scores of each object
+    n, total : (P,) scores of each object, and the sums of their weights
     """
 
     chunk: Chunk
     objects: IntArray
     order: Any
     n: Any
+    total: Any
 
     @classmethod
     def of(cls, chunk: Chunk, term: int) -> _RowsOfObjects:
         objects = _groups(chunk, term)
-        return cls(chunk, objects, np.argsort(objects, kind="stable"), np.bincount(objects))
+        order, n = np.argsort(objects, kind="stable"), np.bincount(objects)
+        return cls(chunk, objects, order, n, np.bincount(objects, chunk.weights))
 
     def have_one_size(self) -> bool:
         """Whether all objects have as many scores."""
@@ -113,8 +117,13 @@ class _RowsOfObjects:
 
     def means(self, block: tuple[int, int]) -> FloatArray:
         """Return the mean of the centred scores of each object."""
-        sums = np.bincount(self.objects[self.rows(block)] - block[0], self._y(block))
-        return sums / self.n[block[0] : block[1]]
+        at = self.rows(block)
+        sums = _sums(self.objects[at] - block[0], self._y(block), self.weights(at))
+        return sums / self.total[block[0] : block[1]]
+
+    def weights(self, rows: Any) -> FloatArray | None:
+        """Return the weights of some rows; None where all count alike."""
+        return None if self.chunk.weights is None else self.chunk.weights[rows]
 
     def deviations(self, block: tuple[int, int]) -> FloatArray:
         """Return deviations from the object's mean: differences of T terms keep digits."""
@@ -124,14 +133,20 @@ class _RowsOfObjects:
 
     def profile(self, cells: IntArray) -> FloatArray:
         """Return the mean deviation in each cell."""
-        n = np.bincount(cells)
+        n = np.bincount(cells, self.chunk.weights)
         sums = np.zeros(n.size)
         for block in self.blocks():
-            sums += np.bincount(cells[self.rows(block)], self.deviations(block), n.size)
+            at = self.rows(block)
+            sums += _sums(cells[at], self.deviations(block), self.weights(at), n.size)
         return sums / n
 
     def _y(self, block: tuple[int, int]) -> FloatArray:
         return self.chunk.response[self.rows(block)] - self.chunk.origin
+
+
+def _sums(groups: IntArray, x: FloatArray, weights: FloatArray | None, n: int = 0) -> FloatArray:
+    """Return the weighted sum of each group, of at least n groups."""
+    return np.bincount(groups, x if weights is None else weights * x, n)
 
 
 def _groups(chunk: Chunk, term: int) -> IntArray:
@@ -157,56 +172,68 @@ def _within(
     """
     at, chunk = rows.rows(block), rows.chunk
     objects = rows.objects[at] - block[0]
-    n = rows.n[block[0] : block[1]].astype(float)
-    x = rows.deviations(block)
+    n, total = (sizes[block[0] : block[1]].astype(float) for sizes in (rows.n, rows.total))
+    x, w = rows.deviations(block), rows.weights(at)
     codes = [column[at] for column in chunk.compact_codes]
     groups = [_joined(objects, chunk.terms[t].groups(codes, chunk.facet_sizes)) for t in terms]
-    coefficients, inverse_n = _coefficients(objects, n, groups)
+    coefficients, inverse_n = _coefficients(objects, n, total, groups, w)
     shared = None
     if profile is not None and cells is not None:
         # In products between objects, the scores of a cell are replaced by their mean.
         own = _joined(objects, cells[at])
-        mean = (np.bincount(own, x) / np.bincount(own))[own]
-        crossed = _squares(objects, groups, x, profile[cells[at]])
-        alone = _squares(objects, groups, x, mean)
+        mean = (_sums(own, x, w) / np.bincount(own, w))[own]
+        crossed = _squares(objects, groups, x, profile[cells[at]], w)
+        alone = _squares(objects, groups, x, mean, w)
         shared = _solved(coefficients, (rows.n.size * crossed - alone) / (rows.n.size - 1.0))
-    return Within(_solved(coefficients, _squares(objects, groups, x, x)), shared, inverse_n)
+    of_scores = None
+    if w is not None:
+        of_scores = (np.bincount(objects, w * w) / total**2)[:, None]
+    found = _solved(coefficients, _squares(objects, groups, x, x, w))
+    return Within(found, shared, inverse_n, of_scores)
 
 
-def _is_complete(objects: IntArray, cells: IntArray) -> bool:
-    """Whether all objects have the same cells, with the same numbers of scores."""
+def _is_complete(objects: IntArray, cells: IntArray, weights: FloatArray | None) -> bool:
+    """Whether all objects have the same cells, with the same numbers or weights of scores."""
     n_objects, n_cells = int(objects.max()) + 1, int(cells.max()) + 1
     if n_objects * n_cells > objects.size:
         return False
-    counts = np.bincount(objects * n_cells + cells, minlength=n_objects * n_cells)
+    counts = np.bincount(objects * n_cells + cells, weights, n_objects * n_cells)
     counts = counts.reshape(n_objects, n_cells)
     return bool((counts == counts[0]).all())
 
 
 def _coefficients(
-    objects: IntArray, n: FloatArray, groups: Sequence[IntArray]
+    objects: IntArray,
+    n: FloatArray,
+    total: FloatArray,
+    groups: Sequence[IntArray],
+    w: FloatArray | None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the coefficients of E(T − T_μ), (P, k + 1, k + 1), and Σ n²/(Σ n)², (P, k + 1)."""
+    """Return the coefficients of E(T − T_μ), (P, k + 1, k + 1), and Σ n²/(Σ n)², (P, k + 1).
+
+    With weights w of residual variances σ²/w, sums of weights are in the place of n; the residual
+    has a coefficient of 1 in the square of each group, as without.
+    """
     k, P = len(groups), n.size
     coefficients, inverse_n = np.empty((P, k + 1, k + 1)), np.empty((P, k + 1))
-    sizes = [np.bincount(g).astype(float) for g in groups]
+    sizes = [np.bincount(g, w).astype(float) for g in groups]
     owner = [_owner(g, objects) for g in groups]
     for s in range(k):
         coefficients[:, s, k] = np.bincount(owner[s], minlength=P) - 1.0
-        squares = np.bincount(owner[s], sizes[s] ** 2, minlength=P) / n
-        inverse_n[:, s] = squares / n
-        coefficients[:, k, s] = n - squares
+        squares = np.bincount(owner[s], sizes[s] ** 2, minlength=P) / total
+        inverse_n[:, s] = squares / total
+        coefficients[:, k, s] = total - squares
         for u in range(s + 1):
             both = groups[s] if u == s else _joined(groups[s], groups[u])
-            squares = np.square(np.bincount(both), dtype=float)
+            squares = np.square(np.bincount(both, w), dtype=float)
             for one, other in {(s, u), (u, s)}:
                 inside = _owner(both, groups[one])
                 terms = squares / sizes[one][inside]
                 coefficients[:, one, other] = np.bincount(owner[one][inside], terms, minlength=P)
     for u in range(k):
-        coefficients[:, :k, u] -= (inverse_n[:, u] * n)[:, None]
+        coefficients[:, :k, u] -= (inverse_n[:, u] * total)[:, None]
     coefficients[:, k, k] = n - 1.0
-    inverse_n[:, k] = 1.0 / n
+    inverse_n[:, k] = 1.0 / total
     return coefficients, inverse_n
 
 
@@ -226,14 +253,18 @@ def _owner(groups: IntArray, coarser: IntArray) -> LongArray:
 
 
 def _squares(
-    objects: IntArray, groups: Sequence[IntArray], x: FloatArray, z: FloatArray
+    objects: IntArray,
+    groups: Sequence[IntArray],
+    x: FloatArray,
+    z: FloatArray,
+    w: FloatArray | None,
 ) -> FloatArray:
     """Return Σ_g (Σ x)(Σ z)/n_g of every object and effect, Σ x z as the last, (P, k + 1)."""
     squares = []
     for g in groups:
-        product = np.bincount(g, x) * np.bincount(g, z) / np.bincount(g)
+        product = _sums(g, x, w) * _sums(g, z, w) / np.bincount(g, w)
         squares.append(np.bincount(_owner(g, objects), product))
-    return np.column_stack([*squares, np.bincount(objects, x * z)])
+    return np.column_stack([*squares, _sums(objects, x * z, w)])
 
 
 def _solved(coefficients: FloatArray, T: FloatArray) -> FloatArray:
@@ -256,7 +287,7 @@ def _predicted(
     The sum is over the terms that are parts of the object, such as doctor and doctor:patient.
     """
     design, stats, v = access.data.design, access.data.statistics, access.components
-    chunk, mean = stats.rows, stats.rows.columns.mean(axis=0)
+    chunk, mean = stats.single_rows, stats.single_rows.columns.mean(axis=0)
     n_levels = stats.sizes[term]
     groups = np.full((n_levels, len(design.terms)), -1, dtype=np.int64)
     scores = np.full(n_levels, design.origin + mean @ effects.beta)
@@ -278,7 +309,7 @@ def _predicted(
 
 def _cells(access: RowAccess, effects: EffectsWithin) -> IntArray:
     """Return the combination of all facets except the object and the facets nested in it."""
-    design, chunk = access.data.design, access.data.statistics.rows
+    design, chunk = access.data.design, access.data.statistics.single_rows
     cells = np.zeros(chunk.response.size, dtype=np.int32)
     for position, facet in enumerate(design.facets):
         if facet.name not in effects.excluded:

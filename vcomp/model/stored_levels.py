@@ -72,12 +72,16 @@ class Within:
     ----------
     components : (P, k + 1) σ̂²(S|p); nan for an object from whose scores they are not estimable
     shared : (P, k + 1) σ̂_S(p, others), None where objects do not have the same cells
-    inverse_n : (P, k + 1) 1/n_S: Σ n²/(Σ n)² over the groups of S
+    inverse_n : (P, k + 1) 1/n_S: Σ n²/(Σ n)² over the groups of S, with weights 1/Σ w of the
+        residual
+    of_scores : (P, 1) Σ w²/(Σ w)² over the scores, of a term that is confounded with the residual;
+        None where all count alike
     """
 
     components: FloatArray
     shared: FloatArray | None
     inverse_n: FloatArray
+    of_scores: FloatArray | None = None
 
 
 def _folded(within: Within) -> Json:
@@ -102,11 +106,12 @@ def _unfolded(plain: Any, objects: Json) -> Within:
         whole = [np.broadcast_to(np.array(column, dtype=float), (n,)) for column in columns]
         return np.column_stack(whole)
 
-    shared = plain["shared"]
+    shared, of_scores = plain["shared"], plain.get("of_scores")
     return Within(
         table(plain["components"]),
         None if shared is None else table(shared),
         table(plain["inverse_n"]),
+        None if of_scores is None else table(of_scores),
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.data import refuse_known_variances, refuse_weights
+from vcomp.data import refuse_known_variances
 from vcomp.exceptions import PlanError, check_alpha, guarded
 from vcomp.formula import REPLICATE, refuse_blocks
 from vcomp.gtheory import (
@@ -153,7 +153,7 @@ class UniverseScores(HasDStudies, Fitted):
             with the objects as index and the columns
 
             ``n``, ``mean``
-                its number of scores and their mean
+                its number of scores and their mean, weighted if the fit has weights
             ``universe_score``, ``se``, ``low``, ``high``
                 μ̂ + û, its best linear prediction at the mean of the covariates, with the standard
                 error of the prediction (components treated as known) and a normal interval. In
@@ -162,7 +162,8 @@ class UniverseScores(HasDStudies, Fitted):
                 √σ²(δ) and √σ²(Δ), the relative and absolute standard errors of measurement.
                 Without `n` they use its own numbers of levels, and the mean of their squares over
                 the objects is the error variance of the D-study. With residual variances by level
-                an object has the mean of those of its own scores
+                an object has the mean of those of its own scores. With weights or known variances
+                they are those of its weighted mean; with `n` those of scores of weight 1
             ``csem_rel``, ``csem_abs``
                 conditional standard errors, from the scores of this object (the relative one also
                 from their covariance with the scores of the other objects). ``csem_rel`` is nan
@@ -181,8 +182,9 @@ class UniverseScores(HasDStudies, Fitted):
             If the result was stored without scores of the object
             (:meth:`~vcomp.VarianceComponentsResults.to_json`).
         EstimationError
-            If the residual is estimated at zero; or if effects are solved for iteratively, and the
-            objects are too many for one solve each.
+            If the residual is estimated at zero; if effects are solved for iteratively, and the
+            objects are too many for one solve each; or if sizes are given for a fit with known
+            variances, as the score of another measurement has none.
 
         References
         ----------
@@ -217,12 +219,8 @@ class UniverseScores(HasDStudies, Fitted):
                 "the offsets of each object's scores; subtract the offset from the response, or "
                 "see compare_levels(), whose means have the mean offset"
             )
-        refuse_weights(
-            record.weights,
-            "universe_scores()",
-            "see res.random_effects, and dstudy() for the errors of scores of weight 1",
-        )
-        components = self._planned_components()
+        known = record.weights is not None and record.weights.of_known_variances and not wanted
+        components = record.tables.components if known else self._planned_components()
         return universe_scores(record, rows, components, object, wanted, alpha, negative)
 
 
@@ -254,7 +252,8 @@ def universe_scores(
     objects, index = scores_of_term(record, access, components, term)
     several = record.components.groups is not None
     residuals = residuals_of_objects(require_rows(access), term) if several else None
-    own_sizes = plan.inverse_n is not None or (several and not n)
+    differ = several or record.weights is not None  # errors of scores
+    own_sizes = plan.inverse_n is not None or (differ and not n)
     errors = Errors(objects.within, components, plan, negative, own_sizes, residuals)
     low, high = wald_interval(objects.score, objects.se, alpha)
     relative, absolute = errors.of_plan()
@@ -275,13 +274,22 @@ def universe_scores(
         index=index,
     )
     if frame[["csem_rel", "csem_abs"]].isna().to_numpy().any():
-        frame["note"] = _reasons(conditional_relative, conditional_absolute, len(plan.objects))
+        frame["note"] = (
+            _OTHER_WEIGHTS
+            if errors.of_other_weights
+            else _reasons(conditional_relative, conditional_absolute, len(plan.objects))
+        )
     return frame
 
 
 _DIFFERENT_CELLS = (
     "no csem_rel: objects do not all have the same cells equally often, so that the covariance "
     "with their scores is not estimable"
+)
+
+_OTHER_WEIGHTS = (
+    "no csem_rel, csem_abs: from the scores of one object, a term and the residual of weight 1 "
+    "cannot be distinguished; leave out the sizes"
 )
 
 _TOO_FEW = "no csem_rel, csem_abs: too few scores for the error components of this object"
@@ -361,6 +369,19 @@ class Errors:
         return self._without_negative(self.components.values)
 
     @property
+    def of_other_weights(self) -> bool:
+        """Whether the errors are those of scores of weight 1, and the object's scores cannot say.
+
+        Of a term that is confounded with the residual, weights reduce the residual alone.
+        """
+        effects = self._effects.all
+        return (
+            not self.own_sizes
+            and self.within.of_scores is not None
+            and effects[-1] in effects[:-1]
+        )
+
+    @property
     def _effects(self) -> EffectsWithin:
         return EffectsWithin.of(self.components, self.plan.objects)
 
@@ -387,15 +408,21 @@ class Errors:
 
     def _own_inverse_n(self) -> FloatArray:
         """Return Σ n²/(Σ n)² over the groups of every component within each object, (P, k + 1)."""
-        effects = self._effects
-        inverse = dict(zip(effects.everything, self.within.inverse_n.T, strict=True))
-        alone = np.ones(len(self.within.inverse_n))  # effects of the object are one group
-        return np.column_stack([inverse.get(e, alone) for e in effects.all])
+        within, effects = self.within, self._effects
+        inverse = dict(zip(effects.everything, within.inverse_n.T, strict=True))
+        if within.of_scores is not None:
+            inverse[effects.all[-1]] = within.of_scores[:, 0]
+        alone = np.ones(len(within.inverse_n))  # effects of the object are one group
+        of_terms = [inverse.get(e, alone) for e in effects.all[:-1]]
+        return np.column_stack([*of_terms, within.inverse_n[:, -1]])
 
     def conditional(self) -> tuple[FloatArray, FloatArray]:
         """Return σ̂²(δ_p) and σ̂²(Δ_p); the first nan where objects differ in their cells."""
         within, effects = self.within, self._effects
         inverse = within.inverse_n
+        if self.of_other_weights:
+            unknown = np.full(len(inverse), np.nan)
+            return unknown, unknown
         if not self.own_sizes:
             of_components = weights(self.components, self.plan).absolute[0]
             inverse = np.array([of_components[effects.all.index(e)] for e in effects.everything])
@@ -408,6 +435,9 @@ class Errors:
             return np.full(absolute.size, np.nan), absolute
         of_facets = dict(zip(self.components.facets, self.values, strict=True))
         alone = np.array([of_facets.get(e, 0.0) for e in effects.everything])
+        alone = np.broadcast_to(alone, inverse.shape).copy()
+        if within.of_scores is not None:  # the residual's unit is the variance of weight 1
+            alone[:, -1:] *= within.of_scores / within.inverse_n[:, -1:]
         shared = np.where(own, 0.0, alone - 2.0 * within.shared)
         return (self._without_negative(within.components + shared) * inverse).sum(axis=1), absolute
 
