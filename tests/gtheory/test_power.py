@@ -128,6 +128,36 @@ def test_the_size_that_an_error_needs(name, of):
     assert absolute.n == 50
 
 
+def test_the_size_that_the_width_of_an_interval_needs():
+    needed = study(i=10).required(0.4, "width", alpha=0.01)
+    n = np.arange(2, 400)
+    width = 2.0 * stats.t.isf(0.005, n - 1) * np.sqrt(2.0 / n)
+    assert needed.n == n[width <= 0.4][0]
+    assert f"For a width of 0.4 of the interval of a difference, {needed.n:.0f} levels" in str(needed)
+
+
+def test_the_size_that_sets_of_ranks_need():
+    k = 6
+    needed = study(i=10).required(3.0, "rank_set", n_objects=k)
+    n = np.array([needed.n - 1.0, needed.n])
+    df = (k - 1) * (n - 1)
+    c = stats.studentized_range.isf(0.05, k, df) / np.sqrt(2.0)
+    share = np.sqrt((2.0 / n) / (2.0 / n + 2.0 * P_I["p"]))
+    size = 1 + (k - 1) * (1 - 2 * stats.t.sf(c * share, df))
+    assert size[0] > 3.0 >= size[1]
+    known = vcomp.from_components(P_I, sizes={"p": k, "i": 12}).dstudy(i=10)
+    assert known.required(3.0, "rank_set").n == needed.n
+    # Tukey's test of drawn objects.
+    rng, shape = np.random.default_rng(1), (4000, k, int(needed.n))
+    y = rng.normal(size=(*shape[:2], 1)) * np.sqrt(P_I["p"]) + rng.normal(size=shape)
+    means = y.mean(2)
+    left = y - means[:, :, None] - y.mean(1, keepdims=True) + y.mean((1, 2), keepdims=True)
+    se = np.sqrt(2.0 * (left**2).sum((1, 2)) / df[1] / needed.n)
+    alike = np.abs(means[:, :, None] - means[:, None, :]) < c[1] * se[:, None, None]
+    # The standard error of the mean is 0.009.
+    assert alike.sum(2).mean() == pytest.approx(size[1], abs=0.03)
+
+
 def test_a_size_that_does_not_exist():
     needed = study(P_I_A, i=10, a=2).required(0.1, "rel_err_var", "i")
     assert np.isinf(needed.n)
@@ -198,6 +228,9 @@ def test_fits_have_power_too():
         (lambda s: s.required(difference=[1, 2]), "difference must be a number above 0, on"),
         (lambda s: s.required(coefficient="rel_sem"), "the goal of rel_sem must be a number"),
         (lambda s: s.required(-1, "rel_sem"), "the goal of rel_sem must be a number above 0"),
+        (lambda s: s.required(0.1, "width", power=0.8), "power= are of a test of a difference="),
+        (lambda s: s.required(0.5, "rank_set"), "a set of ranks has at least 1"),
+        (lambda s: s.required(2, "rank_set"), "give n_objects=, since the number of p"),
         (lambda s: s.required(0.1, "sem"), r"required\(goal, 'rel_err_var'\)"),
     ],
 )

@@ -23,7 +23,9 @@ from vcomp.inference import used_components
 if TYPE_CHECKING:
     import pandas as pd
 
-ErrorName: TypeAlias = Literal["rel_err_var", "abs_err_var", "rel_sem", "abs_sem", "se_difference"]
+ErrorName: TypeAlias = Literal[
+    "rel_err_var", "abs_err_var", "rel_sem", "abs_sem", "se_difference", "width", "rank_set"
+]
 
 ERRORS: Mapping[str, str] = {
     "rel_err_var": "σ²(δ)",
@@ -34,9 +36,15 @@ ERRORS: Mapping[str, str] = {
 }
 """Symbols of errors that a plan is to reduce, by their names."""
 
+OF_TESTS: Mapping[str, str] = {
+    "width": "a width of {} of the interval of a difference",
+    "rank_set": "a mean size of {} of simultaneous sets of ranks",
+}
+"""Sizes of what is concluded by a test of differences, by their names, in words."""
+
 _OF_TEST = "se_difference"
 
-_MOST = 2.0**30
+MOST_LEVELS = 2.0**30
 """Largest size that is tried."""
 
 _AS_NORMAL = 1e8
@@ -240,7 +248,7 @@ def power_table(study: StudyRecord, difference: Any, test: DifferenceTest) -> pd
 
 def detectable_table(study: StudyRecord, power: float, test: DifferenceTest) -> pd.DataFrame:
     """Return the difference that every plan detects; see :meth:`DStudy.detectable`."""
-    _check_power(power, test)
+    check_power(power, test)
     plan = study.plan
     errors = planned_errors(study, plan, _OF_TEST)
     df = difference_df(study, plan, test.n_objects)
@@ -250,6 +258,44 @@ def detectable_table(study: StudyRecord, power: float, test: DifferenceTest) -> 
         zip(("difference", "low", "high"), (units * of for of in errors.all), strict=True)
     )
     return sizes_table(plan, [*own, *found]).assign(**own, **found)
+
+
+def _ranks_left(
+    study: StudyRecord,
+    plan: DStudyPlan,
+    errors: PlannedErrors,
+    df: FloatArray,
+    test: DifferenceTest,
+) -> list[FloatArray]:
+    """Return the expected mean sizes of simultaneous sets of ranks, of plans at each error.
+
+    A set has the rank of its object and one for each other from which it does not differ
+    significantly. Of two objects drawn from a normal population the observed difference has
+    variance 2τ + se², so that over the estimate of its standard error it is a multiple of t.
+    """
+    from scipy.special import stdtr
+
+    from vcomp.inference.pairwise import range_of_normals, studentized_isf
+
+    values = used_components(study.components, study.negative).values
+    tau = weights(study.components, plan).universe @ values
+    tail = range_of_normals(test.n_objects)
+    degrees, places = np.unique(np.minimum(df, _AS_NORMAL), return_inverse=True)
+    bounds = np.array([studentized_isf(test.alpha, of, tail) for of in degrees.tolist()])
+    made = []
+    for se in errors.all:
+        spread = np.sqrt(np.maximum(2.0 * tau + se**2, 0.0))
+        share = np.divide(se, spread, out=np.ones_like(se), where=spread != 0.0)
+        alike = 1.0 - 2.0 * stdtr(degrees[places], -share * bounds[places] / math.sqrt(2.0))
+        made.append(1.0 + (test.n_objects - 1.0) * alike)
+    return made
+
+
+def _widths(se: FloatArray, df: FloatArray, alpha: float) -> FloatArray:
+    """Return the widths of intervals of differences with confidence 1 − alpha, (m,)."""
+    from scipy.special import stdtrit
+
+    return np.asarray(2.0 * se * stdtrit(np.minimum(df, _AS_NORMAL), 1.0 - alpha / 2.0))
 
 
 def check_no_goal(goal: object) -> None:
@@ -265,7 +311,12 @@ def check_no_test(**options: object) -> None:
 
 
 def required_error(
-    study: StudyRecord, facet: str | None, goal: float | None, name: str
+    study: StudyRecord,
+    facet: str | None,
+    goal: float | None,
+    name: str,
+    n_objects: int | None = None,
+    alpha: float | None = None,
 ) -> Requirement:
     """Return the size of a facet with which an error is not above a goal.
 
@@ -274,20 +325,46 @@ def required_error(
     study : of the components and intervals
     facet : may be None where only one has a size
     goal : that the error is not to exceed
-    name : one of :data:`ERRORS`
+    name : one of :data:`ERRORS` or :data:`OF_TESTS`
+    n_objects, alpha : of tests, as for :meth:`DStudy.required`
     """
     if goal is None or not is_real(goal) or not 0.0 < goal < np.inf:
         raise PlanError(f"the goal of {name} must be a number above 0, not {goal!r}")
-    largest = float(goal)
+    largest, given = float(goal), n_objects
+    if name == "rank_set":
+        if largest < 1.0:
+            raise PlanError(f"a set of ranks has at least 1, so a mean of {goal!r} is too small")
+        given = _objects_of(study) if n_objects is None else n_objects
+    test = DifferenceTest(0.05 if alpha is None else alpha, 2 if given is None else given)
 
     def met(plan: DStudyPlan) -> Sequence[FloatArray]:
         return [np.where(np.isnan(of), np.nan, of <= largest) for of in errors_of(plan)]
 
     def errors_of(plan: DStudyPlan) -> Sequence[FloatArray]:
-        return planned_errors(study, plan, name).all
+        if name in ERRORS:
+            return planned_errors(study, plan, name).all
+        df, errors = (
+            difference_df(study, plan, test.n_objects),
+            planned_errors(study, plan, _OF_TEST),
+        )
+        if name == "width":
+            return [_widths(se, df, test.alpha) for se in errors.all]
+        return _ranks_left(study, plan, errors, df, test)
 
-    goal_words = f"{ERRORS[name]} = {display.number(largest)}"
+    value = display.number(largest)
+    goal_words = OF_TESTS[name].format(value) if name in OF_TESTS else f"{ERRORS[name]} = {value}"
     return _required(study, facet, met, Goal(name, largest, goal_words))
+
+
+def _objects_of(study: StudyRecord) -> int:
+    """Return the number of objects of the G-study."""
+    sizes = [study.components.sizes.get(facet) for facet in study.plan.objects]
+    if None in sizes:
+        raise PlanError(
+            "a set of ranks depends on how many objects are ranked: give n_objects=, since the "
+            f"number of {study.plan.object} in the G-study is not known"
+        )
+    return max(2, round(math.prod(float(n or 0.0) for n in sizes)))
 
 
 def required_power(
@@ -309,7 +386,7 @@ def required_power(
     """
     test = DifferenceTest(0.05 if alpha is None else alpha, 2 if n_objects is None else n_objects)
     wanted = 0.8 if power is None else power
-    _check_power(wanted, test)
+    check_power(wanted, test)
     true = _differences(difference, one=True)
 
     def met(plan: DStudyPlan) -> Sequence[FloatArray]:
@@ -345,7 +422,7 @@ def _of_plan(
 ) -> Requirement:
     """Return the size that one plan needs, its other facets held."""
     column = plan.facets.index(facet)
-    largest = plan.universe.sizes.get(facet, _MOST)
+    largest = plan.universe.sizes.get(facet, MOST_LEVELS)
 
     def at(sizes: FloatArray) -> Sequence[FloatArray]:
         table = np.repeat(plan.sizes, sizes.size, axis=0)
@@ -353,12 +430,12 @@ def _of_plan(
         return met(replace(plan, sizes=table, inverse_n=None, unshared=None, labels=None))
 
     # The smaller the error, the fewer levels.
-    n, low, high = (_smallest(at, which, largest) for which in range(3))
+    n, low, high = (smallest_size(at, which, largest) for which in range(3))
     held = {f: s for f, s in zip(plan.facets, plan.sizes[0].tolist(), strict=True) if f != facet}
     why = ""
     if math.isinf(n):
         levels = display.levels_of(facet)
-        are_all = f"all {display.count(largest)}" if largest < _MOST else "any number of"
+        are_all = f"all {display.count(largest)}" if largest < MOST_LEVELS else "any number of"
         why = f"{are_all} {levels} are too few; plan more of the other facets."
     within = outer_facets(facet, plan.design)
     return Requirement(
@@ -367,12 +444,22 @@ def _of_plan(
     )  # fmt: skip
 
 
-def _smallest(
-    at: Callable[[FloatArray], Sequence[FloatArray]], which: int, largest: float
+def smallest_size(
+    at: Callable[[FloatArray], Sequence[FloatArray]],
+    which: int,
+    largest: float,
+    least: float = 1.0,
 ) -> float:
-    """Return the smallest size that meets a goal, infinite if none does."""
-    low, high = 0.0, largest
-    sizes = np.unique(np.floor(np.geomspace(1.0, largest, _TRIED)))
+    """Return the smallest size that meets a goal, infinite if none does.
+
+    Parameters
+    ----------
+    at : returns, for (m,) sizes, whether they meet it: 1, 0, or nan where that is not known
+    which : of the arrays that it returns
+    largest, least : of the sizes
+    """
+    low, high = least - 1.0, largest
+    sizes = np.unique(np.floor(np.geomspace(least, largest, _TRIED)))
     while True:
         found = at(sizes)[which]
         if np.isnan(found).any():
@@ -402,8 +489,21 @@ def _differences(given: Any, *, one: bool = False) -> FloatArray:
     return np.array([float(x) for x in wanted])
 
 
-def _check_power(power: Any, test: DifferenceTest) -> None:
+def true_difference(given: Any) -> float:
+    """Return a true difference, a number above 0."""
+    return float(_differences(given, one=True)[0])
+
+
+def check_power(power: Any, test: DifferenceTest) -> float:
+    """Return a power, above the level of its test.
+
+    Parameters
+    ----------
+    power : of the test
+    test : of a difference
+    """
     if not is_real(power) or not test.alpha < power < 1.0:
         raise PlanError(
             f"power must be between alpha, {display.number(test.alpha)}, and 1, not {power!r}"
         )
+    return float(power)

@@ -16,6 +16,7 @@ from vcomp.gtheory import study_record
 from vcomp.gtheory.plan import DStudyPlan, make_plans
 from vcomp.gtheory.power import (
     ERRORS,
+    OF_TESTS,
     DifferenceTest,
     ErrorName,
     check_no_goal,
@@ -283,11 +284,15 @@ class DStudy(InJson, display.Printed, StudyRecord):
         ----------
         goal : of the coefficient, between 0 and 1, 0.95 if not given; of an error, not to exceed
         coefficient : ``"Erho2"`` or ``"Phi"``; or an error: ``"rel_err_var"``, ``"abs_err_var"``,
-            ``"rel_sem"``, ``"abs_sem"``, ``"se_difference"``
+            ``"rel_sem"``, ``"abs_sem"``, ``"se_difference"``; ``"width"`` of the interval of a
+            difference, from end to end; ``"rank_set"``, the mean size of the simultaneous sets of
+            ranks of `n_objects`, by Tukey's test, where universe scores are normal with their
+            estimated variance
         facet : may be left out where only one has a size
         difference : instead of a goal, a true difference between two objects, above 0
         power : with which it is to be found, 0.8 if not given; see :meth:`power`
-        n_objects, alpha : of that test, as for :meth:`power`
+        n_objects, alpha : of that test, as for :meth:`power`; for sets of ranks the objects of
+            the G-study if None
 
         Raises
         ------
@@ -306,10 +311,15 @@ class DStudy(InJson, display.Printed, StudyRecord):
         For Eρ² = 0.9, 18 levels of i are needed.
         >>> print(study.required(difference=0.5))
         For power 0.8 at a difference of 0.5, 65 levels of i are needed.
+        >>> print(study.required(0.5, "width"))
+        For a width of 0.5 of the interval of a difference, 125 levels of i are needed.
         """
         if difference is not None:
             check_no_goal(goal)
             return required_power(self, facet, difference, power, n_objects, alpha)
+        if coefficient in list(OF_TESTS):
+            check_no_test(power=power)
+            return required_error(self, facet, goal, coefficient, n_objects, alpha)
         check_no_test(power=power, n_objects=n_objects, alpha=alpha)
         if coefficient in list(ERRORS):
             return required_error(self, facet, goal, coefficient)
@@ -397,8 +407,15 @@ class DStudy(InJson, display.Printed, StudyRecord):
         bounds: Mapping[str, Any] | None = None,
         n_objects: Any = None,
         top: int = 10,
+        difference: float | None = None,
+        power: float | None = None,
+        alpha: float | None = None,
     ) -> Allocation[DStudy]:
         """Return the best design for a budget, or the cheapest design that reaches a goal.
+
+        With `difference` it is the cheapest design in which a test finds a difference of two
+        objects. Its stability and frontier are those of the error variance that the recommended
+        design's degrees of freedom allow.
 
         Sizes are chosen for all facets that are not fixed; the parameters are those of
         :func:`vcomp.gtheory.allocation.optimize`.
@@ -413,8 +430,12 @@ class DStudy(InJson, display.Printed, StudyRecord):
         coefficient : ``"Erho2"``, ``"Phi"``, ``"rel_err_var"`` or ``"abs_err_var"``
         designs : alternatives in Brennan's notation; the study's own design if None
         bounds : facet → the size at which it is held, or (least, largest)
-        n_objects : number of objects of measurement, where the cost has a price for them
+        n_objects : number of objects of measurement, where the cost has a price for them; with
+            `difference` also that of the test, 2 if None
         top : number of designs near the best that are listed
+        difference : instead of a budget or goal, a true difference between two objects, above 0
+        power : with which it is to be found, 0.8 if not given; see :meth:`power`
+        alpha : level of that test, 0.05 if not given
 
         Raises
         ------
@@ -430,12 +451,15 @@ class DStudy(InJson, display.Printed, StudyRecord):
         >>> study = trec.dstudy("p x (a:i)", i=50, a=1)
         >>> print(study.optimize({"i": 5, "a": 1}, goal=0.97, coefficient="Phi").best)
         p × (a:i): 137 i, 1 a in each i; costs 822; Φ = 0.970
+        >>> print(study.optimize({"i": 5, "a": 1}, difference=0.1, power=0.9).best)
+        p × (a:i): 39 i, 1 a in each i; costs 234; σ²(δ) = 0.0004
         """
         # Deferred for start-up time: the search is compiled code.
         from vcomp.gtheory.allocation import optimize
 
         options = (budget, goal, coefficient, designs, bounds, n_objects, top)
-        return optimize(self, cost, *options)
+        test = {"difference": difference, "power": power, "alpha": alpha}
+        return optimize(self, cost, *options, **test)
 
     def summary(self) -> Any:
         """Return a printable summary: text with ``print``, HTML in a notebook.

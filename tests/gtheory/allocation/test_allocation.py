@@ -435,3 +435,53 @@ def test_what_is_printed_is_the_table():
             assert printed[facet] == [f"{n:.0f}" for n in frame[facet]]
         assert [float(x) for x in printed["cost"]] == frame["cost"].tolist()
         np.testing.assert_allclose([float(x) for x in printed["Eρ²"]], frame["Erho2"], atol=5e-4)
+
+
+# Power -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cost", "held"),
+    [("i + 5*a + 0.1*i*a", {}), ("20*i + 30*a + i*a", {}), ("i + 9*a", {"a": (1, 4)})],
+)
+def test_the_cheapest_design_with_some_power(cost, held):
+    values = {"p": 1.0, "i": 0.3, "a": 0.1, "pi": 0.6, "pa": 0.05, "ia": 0.05, "pia": 1.2}
+    planned = from_components(values)
+    best = planned.dstudy(i=9, a=2).optimize(cost, difference=1.0, power=0.9, bounds=held).best
+    most = held.get("a", (1, 15))[1]
+    every = planned.dstudy(i=np.arange(10, 60), a=np.arange(1, most + 1)).power(1.0)
+    price = [Cost.parse(cost).total({"i": i, "a": a}) for i, a in every[["i", "a"]].to_numpy()]
+    assert best.cost == pytest.approx(min(np.array(price)[every["power"] >= 0.9]), rel=1e-12)
+    assert best.study.power(1.0)["power"].item() >= 0.9
+
+
+def test_designs_are_compared_by_the_cost_of_power():
+    made = from_components(BODOFF_LI).dstudy(i=50, a=1)
+    found = made.optimize({"i": 5, "a": 1}, difference=0.1, designs=KINDS, n_objects=4)
+    assert found.table["cost"].is_monotonic_increasing or found.table["design"].nunique() == 2
+    alone = [made.optimize({"i": 5, "a": 1}, difference=0.1, designs=d, n_objects=4).best.cost
+             for d in KINDS]  # fmt: skip
+    assert found.best.cost == min(alone)
+    assert "The cheapest design with power 0.8 at a difference of 0.1" in str(found)
+    assert found.aim.goal == pytest.approx(
+        (0.1 / found.best.study.detectable(n_objects=4)["difference"].item()) ** 2
+        * found.best.study.columns["rel_err_var"][0], rel=1e-9,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"difference": 0.1, "budget": 5.0}, "at the least cost: leave budget= out"),
+        ({"difference": 0.1, "coefficient": "Phi"}, "leave coefficient= out"),
+        ({"difference": 0.1, "goal": 0.9}, "a goal of a coefficient, or a difference="),
+        ({"difference": -1}, "difference must be a number above 0"),
+        ({"difference": 0.1, "power": 1}, "power must be between alpha"),
+        ({"power": 0.9, "budget": 9}, "power=, alpha= are of a test of a difference="),
+        ({"difference": 1e-4, "bounds": {"a": 1}}, "power 0.8 at a difference of 0.0001 is out"),
+        ({"difference": 1e-3, "bounds": {"i": (1, None)}}, r"bound them, such as bounds=\{'.'"),
+    ],
+)
+def test_power_that_is_refused(options, words):
+    with pytest.raises(PlanError, match=words):
+        from_components({**BODOFF_LI, "pa": 0.01}).dstudy(i=5, a=2).optimize("i+a", **options)

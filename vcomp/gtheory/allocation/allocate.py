@@ -16,9 +16,17 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_one_of, is_real, is_whole
 from vcomp.gtheory.allocation.alternative import Aim, Alternative, shown
 from vcomp.gtheory.allocation.cost import Cost, CostFunction, money, read_cost
+from vcomp.gtheory.allocation.powered import PowerGoal, best_for_power
 from vcomp.gtheory.allocation.problem import SizeProblem, counts_objects, make_problem, read_bounds
 from vcomp.gtheory.allocation.result import Allocation
 from vcomp.gtheory.plan import DStudyPlan, make_plans
+from vcomp.gtheory.power import (
+    DifferenceTest,
+    check_no_goal,
+    check_no_test,
+    check_power,
+    true_difference,
+)
 from vcomp.gtheory.projection import QUANTITIES, ObjectiveName
 from vcomp.gtheory.study_record import S, StudyRecord
 from vcomp.inference import used_components
@@ -40,6 +48,10 @@ def optimize(
     bounds: Mapping[str, Any] | None = None,
     n_objects: Any = None,
     top: int = 10,
+    *,
+    difference: float | None = None,
+    power: float | None = None,
+    alpha: float | None = None,
 ) -> Allocation[S]:
     """Return the best design for a budget, or the cheapest design that reaches a goal.
 
@@ -65,6 +77,10 @@ def optimize(
     n_objects : number of objects of measurement, if the cost of a design depends on it; the
         G-study's if None. A mapping by facet if the object has several facets
     top : number of designs near the best that are listed, at most 10,000
+    difference : instead of a budget or goal, a true difference between two objects that a test is
+        to find; see :meth:`~vcomp.gtheory.DStudy.power`. `n_objects`, 2 if None, is also that of
+        the test
+    power, alpha : of that test, 0.8 and 0.05 if None
 
     Raises
     ------
@@ -91,7 +107,8 @@ def optimize(
     0  p x (a:i)  90  1  990.0  0.9792
     1  p x i x a  83  2  996.0  0.9776
     """
-    aim = _read_aim(budget, goal, coefficient)
+    tested = _read_power(study, difference, power, alpha, budget, goal, coefficient, n_objects)
+    aim = _read_aim(budget, goal, coefficient) if tested is None else tested.aim(math.inf)
     priced = read_cost(cost)
     if not is_whole(top) or not 1 <= top <= MOST_LISTED:
         raise PlanError(f"top is a whole number from 1 to {MOST_LISTED:,}, not {top!r}")
@@ -105,7 +122,8 @@ def optimize(
             )
     values = used_components(study.components, study.negative).values
     counted = [counts_objects(priced, plan) for plan in plans]
-    alternatives, unfit = [], []
+    alternatives, unfit = list[Alternative](), list[Alternative]()
+    reached: dict[int, Aim] = {}
     for plan, is_counted in zip(plans, counted, strict=True):
         problem = make_problem(
             study.components,
@@ -114,10 +132,15 @@ def optimize(
             limits,
             relative=aim.is_relative,
             # Objects may have a cost in some designs only: those with facets nested in them.
-            n_objects=n_objects if is_counted or not any(counted) else None,
+            n_objects=n_objects if is_counted or not (any(counted) or tested) else None,
         )
         _check_falls(problem, values, study)
-        (found,) = Alternative.of_each(problem, values[None, :], [aim], top=int(top), near=NEAR)
+        if tested is not None:
+            found, reached[id(problem)] = best_for_power(problem, values, tested, int(top), NEAR)
+        else:
+            (found,) = Alternative.of_each(
+                problem, values[None, :], [aim], top=int(top), near=NEAR
+            )
         if found.solution.found:
             _check_left(found, aim)
             alternatives.append(found)
@@ -130,9 +153,36 @@ def optimize(
         for a in unfit
     )
     alternatives.sort(key=lambda a: a.rank)
+    aim = reached.get(id(alternatives[0].problem), aim)
     return Allocation(
         study, aim, priced, values, tuple(alternatives), int(top), notes, left_out=tuple(unfit)
     )
+
+
+def _read_power(
+    study: StudyRecord,
+    difference: Any,
+    power: Any,
+    alpha: Any,
+    budget: Any,
+    goal: Any,
+    coefficient: str,
+    n_objects: Any,
+) -> PowerGoal | None:
+    """Return the power that is the goal, or None if there is no difference to find."""
+    if difference is None:
+        check_no_test(power=power, alpha=alpha)
+        return None
+    if budget is not None or coefficient != "Erho2":
+        other = "budget=" if budget is not None else "coefficient="
+        raise PlanError(
+            f"a difference= is found with some power= at the least cost: leave {other} out"
+        )
+    check_no_goal(goal)
+    tested = n_objects if is_whole(n_objects) else 2
+    test = DifferenceTest(0.05 if alpha is None else alpha, tested)
+    wanted = check_power(0.8 if power is None else power, test)
+    return PowerGoal(study, test, true_difference(difference), wanted)
 
 
 def _read_aim(budget: float | None, goal: float | None, coefficient: str) -> Aim:
@@ -231,17 +281,17 @@ def _why_not(
             f"the budget of {money(aim.budget)} is too small: the cheapest design, "
             f"{cheapest.words(cheapest.problem.lo)}, costs {money(min(costs))}"
         )
-    symbol, goal = aim.symbol, display.number(aim.goal or 0.0, 10)
+    goal = aim.goal_words()
     nearest = min(unfit, key=lambda a: a.least_error(values))
     problem = nearest.problem
     if aim.is_coefficient and float(problem.universe @ values) <= 0.0:
         return (
-            f"{symbol} = {goal} is out of reach: the variance of {problem.plan.object} is not "
+            f"{goal} is out of reach: the variance of {problem.plan.object} is not "
             "estimated above zero"
         )
     left = nearest.components_left(values)
     if not left:
-        return f"{symbol} = {goal} is out of reach: it would need more levels than can be counted"
+        return f"{goal} is out of reach: it would need more levels than can be counted"
     named = [f"σ²({study.components.names[c]}) = {display.number(values[c])}" for c in left]
     bounded = [
         f"{f} ≤ {display.count(n)}"
@@ -251,7 +301,7 @@ def _why_not(
     sizes = dict(zip(problem.plan.facets, problem.plan.sizes[0], strict=True))
     held = [f"{f} = {display.count(n)}" for f, n in sizes.items() if f not in problem.facets]
     return (
-        f"{symbol} = {goal} is out of reach: error variance "
+        f"{goal} is out of reach: error variance "
         f"{display.number(nearest.least_error(values))} remains, mostly from {', '.join(named)}, "
         f"with {', '.join([*bounded, *held])} and any other sizes; at most "
         f"{display.number(nearest.allowed(values, aim))} is allowed"

@@ -37,11 +37,13 @@ class Aim:
     coefficient : ``"Erho2"``, ``"Phi"``, ``"rel_err_var"`` or ``"abs_err_var"``
     budget : upper limit of the cost, or None
     goal : value that the coefficient has to reach, or None
+    words : the goal, where it is not a value of a coefficient
     """
 
     coefficient: str
     budget: float | None = None
     goal: float | None = None
+    words: str = ""
 
     @property
     def is_relative(self) -> bool:
@@ -57,6 +59,15 @@ class Aim:
     def symbol(self) -> str:
         """The coefficient as it is printed."""
         return SYMBOLS[self.coefficient]
+
+    def goal_words(self, sign: str = "=") -> str:
+        """Return the goal in words.
+
+        Parameters
+        ----------
+        sign : between the coefficient and its value
+        """
+        return self.words or f"{self.symbol} {sign} {display.number(self.goal or 0.0, 10)}"
 
     def value(self, universe: float, error: FloatArray) -> FloatArray:
         """Return the coefficient for a universe-score variance and error variances."""

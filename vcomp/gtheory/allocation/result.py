@@ -296,8 +296,7 @@ class Allocation(display.Printed, AllocationRecord[S]):
                 title = f"The best design for a budget of {money(aim.budget)}: lowest {aim.symbol}"
         else:
             sign = "≥" if aim.is_coefficient else "≤"
-            goal = display.number(aim.goal or 0.0, 10)
-            title = f"The cheapest design with {aim.symbol} {sign} {goal}"
+            title = f"The cheapest design with {aim.goal_words(sign)}"
         lines = [
             f"Recommended is {design_words(best)}.",
             f"Cost: {self.cost}.",

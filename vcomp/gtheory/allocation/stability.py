@@ -89,8 +89,8 @@ class Stability(display.Printed):
             lost = display.number(self.expected_loss, 2)
             lines = [f"{text}; the mean loss of {self.aim.symbol} is {lost}."]
         else:
-            goal = f"{self.aim.symbol} = {display.number(self.aim.goal or 0.0, 10)}"
-            lines = [f"In {display.percent(self.reached, 0)} of {n} this design reaches {goal}."]
+            reached = display.percent(self.reached, 0)
+            lines = [f"In {reached} of {n} this design reaches {self.aim.goal_words()}."]
             if self.unreachable > 0.0:
                 lines.append(f"In {display.percent(self.unreachable, 0)} no design reaches it.")
             costs = self.frame["cost"].dropna().to_numpy()

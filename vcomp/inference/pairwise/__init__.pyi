@@ -10,6 +10,7 @@ from .level_pairs import pairs_with_baseline as pairs_with_baseline
 from .level_pairs import product_loadings as product_loadings
 from .level_pairs import range_of_normals as range_of_normals
 from .level_pairs import simultaneous as simultaneous
+from .level_pairs import studentized_isf as studentized_isf
 from .level_pairs import studentized_sf as studentized_sf
 from .pairwise_result import CORRECTED as CORRECTED
 from .pairwise_result import PairwiseComparisons as PairwiseComparisons
