@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import vcomp
+from vcomp import display
 from vcomp.cli.main import cli
 
 LOGS = Path(__file__).parents[1] / "evals" / "logs" / "lm_eval_0.4.13"
@@ -47,6 +48,18 @@ def test_tables_and_the_gate(table, tmp_path):
     assert "worse than ql-jm0.1: overlap" in failed.output
     assert (tmp_path / "ranks.png").exists()
     assert ended(*given, "--fail-if-worse", "overlap").exit_code == 0
+
+
+def test_prices(table):
+    paid = ended(table, "--price", "item=2", "--price", "call=.1", "--budget", 500).output
+    made = vcomp.evals.study(
+        pd.read_csv(table), system="sys", sampled=["topic"], prices={"topic": 2, "call": 0.1},
+        budget=500,
+    )  # fmt: skip
+    found = display.number(made.allocation.best.study.detectable()["difference"].item())
+    assert "A budget of 500 for the whole is best spent on" in paid
+    assert f"finds a difference of {found}." in " ".join(paid.split())
+    assert "write NAME=PRICE such as item=.05" in str(ended(table, "--price", "item").exception)
 
 
 def test_mistakes(table):

@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import vcomp
 from tests.helpers.printed_tables import printed_words
+from vcomp.evals.next_data import noisiest
 
 LOGS = Path(__file__).parent / "logs"
 
@@ -152,7 +154,7 @@ def test_what_to_add_has_the_power():
     gap = abs(found.table["mean"].iloc[0] - found.table["mean"].iloc[1])
     said = found.next_data
     assert "with power 0.8" in said[0]
-    needed = found.plan.required(difference=gap, facet=found._noisiest)
+    needed = found.plan.required(difference=gap, facet=noisiest(found))
     if np.isfinite(needed.n):
         assert str(needed) in said[1]
     else:
@@ -187,6 +189,11 @@ def test_logs_are_read_and_compared():
         (lambda: scores().assign(metric="f1"), {"metric": "acc"}, "no metric 'acc'; there are"),
         (lambda: scores().assign(score=1.0), {}, "all scores are 1: they show neither"),
         (lambda: scores(), {"alpha": 2}, "alpha must be between 0 and 1"),
+        (lambda: scores(), {"prices": 3}, "prices are a mapping such as"),
+        (lambda: scores(), {"prices": {"itm": 3}}, r"per 'itm'.* \(did you mean 'item'\?\)"),
+        (lambda: scores(), {"prices": {"item": -1}}, "the price per item must be a number from 0"),
+        (lambda: scores(), {"budget": 10}, "a budget needs prices, such as prices="),
+        (lambda: scores(), {"prices": {"item": 1}, "budget": "a"}, "the budget is a number above"),
     ],
 )
 def test_what_is_refused(data, options, words):
@@ -243,3 +250,82 @@ def test_what_to_add_where_other_models_have_other_items():
     data = data.assign(item=data["model"] + data["item"].astype(str))
     said = printed_words(vcomp.evals.study(data))
     assert "with power 0.8" in said
+
+
+PRICES = {"item": 1.0, "prompt": 5.0, "call": 0.02}
+
+
+@pytest.fixture(scope="module")
+def of_three_prompts():
+    return scores(models=5, tasks=2, items=30, prompts=3, epochs=2, missing=0.1)
+
+
+def test_a_budget_is_spent_as_the_dstudy_does(of_three_prompts):
+    found = vcomp.evals.study(of_three_prompts, prices=PRICES, budget=150)
+    plan = found.components.dstudy(
+        object="model", fixed="task", sizes={"task": 2, "item": 30, "prompt": 3}
+    )
+    cost = {"item": 1.0, "prompt": 5.0, "model:item:prompt:replicate": 0.02}
+    # One prompt would show nothing of prompts.
+    least = {"item": (2, None), "prompt": (2, None)}
+    best = plan.optimize(cost, budget=150, coefficient="rel_err_var", bounds=least).best
+    assert found.allocation.best.sizes == best.sizes
+    assert found.allocation.best.cost == pytest.approx(best.cost, rel=1e-12)
+    said = printed_words(found)
+    paid = 60 + 15 + 0.02 * len(of_three_prompts)
+    assert f"At these prices the data cost {paid:g}." in said
+    assert (
+        f"A budget of 150 for the whole is best spent on 2 tasks, {best.sizes['item']} i" in said
+    )
+    detected = best.study.detectable()["difference"].item()
+    assert f"finds a difference of {detected:.4g}." in said
+
+
+def test_the_cheapest_data_that_find_the_difference_of_the_best(of_three_prompts):
+    found = vcomp.evals.study(of_three_prompts, prices=PRICES)
+    gap = found.table["mean"].iloc[0] - found.table["mean"].iloc[1]
+    best = found.allocation.best
+    assert best.study.power(gap)["power"].item() >= 0.8
+    assert "The cheapest data that find it with power 0.8 are 2 tasks, " in printed_words(found)
+    few = vcomp.evals.study(of_three_prompts, prices={"item": 1.0}, budget=100)
+    # What has no price stays as it is.
+    assert few.allocation.best.sizes == {"task": 2, "item": 50, "prompt": 3, "replicate": 2}
+    assert vcomp.evals.study(of_three_prompts).allocation is None
+    poor = vcomp.evals.study(of_three_prompts, prices=PRICES, budget=1)
+    assert "The budget of 1 is too small: the cheapest design" in printed_words(poor)
+    with pytest.raises(vcomp.PlanError, match="no price is of anything that can be added"):
+        vcomp.evals.study(of_three_prompts, prices={"task": 1.0}).allocation  # noqa: B018
+
+
+def test_the_cheapest_data_on_what_is_unknown():
+    data = scores(models=6, items=40).assign(prompt="p", judge="j")
+    prices = {"prompt": 3.0, "item": 1.0, "call": 0.02, "judgement": 0.01}
+    found = vcomp.evals.study(data, prices=prices)
+    prompt, judge, runs = found.unknown
+    assert (prompt.facet, judge.facet, runs.facet) == ("prompt", "judge", "repetition")
+    # A call is not paid for again if its answer is judged again.
+    assert judge.cost == pytest.approx(0.01 * judge.scores, rel=1e-12)
+    assert prompt.cost == pytest.approx(3.0 * prompt.levels + 0.03 * prompt.scores, rel=1e-12)
+    assert runs.cost == pytest.approx(0.03 * runs.scores, rel=1e-12)
+    assert prompt.scores == 6 * prompt.levels * prompt.size
+    assert f"{prompt.levels} more prompts for {prompt.size} items" in printed_words(found)
+    v = found.components.vcomp
+    noise = v["Residual"] + v.get("model:item", 0.0)
+
+    def power(levels, items):
+        df, rest = 5 * levels, 5 * levels * (items - 1)
+        ratio = 1.0 + items * (noise / 40) / noise
+        return stats.f.sf(stats.f.isf(0.05, df, rest) / ratio, df, rest)
+
+    assert power(prompt.levels, prompt.size) >= 0.8
+    every = [(3.0 * p + 0.18 * p * q, p, q) for p in range(1, 31) for q in range(2, 41)
+             if power(p, q) >= 0.8]  # fmt: skip
+    assert min(every) == pytest.approx((prompt.cost, prompt.levels, prompt.size), rel=1e-12)
+    free = vcomp.evals.study(data).unknown[0]
+    assert np.isnan(free.cost)
+    assert free.scores == min(6 * p * q for _, p, q in every)
+    graded = vcomp.evals.study(data.assign(score=data["score"] + 0.1 * data["item"]))
+    # The variance of r pairs of normal scores has a standard error of its √(2/r).
+    assert graded.unknown[-1].scores == 32
+    alone = vcomp.evals.study(data[data["model"] == "m1"], prices=prices)
+    assert alone.unknown[0].cost == pytest.approx(3.0 + 40 * 0.03, rel=1e-12)

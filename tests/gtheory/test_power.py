@@ -133,7 +133,9 @@ def test_the_size_that_the_width_of_an_interval_needs():
     n = np.arange(2, 400)
     width = 2.0 * stats.t.isf(0.005, n - 1) * np.sqrt(2.0 / n)
     assert needed.n == n[width <= 0.4][0]
-    assert f"For a width of 0.4 of the interval of a difference, {needed.n:.0f} levels" in str(needed)
+    assert f"For a width of 0.4 of the interval of a difference, {needed.n:.0f} levels" in str(
+        needed
+    )
 
 
 def test_the_size_that_sets_of_ranks_need():

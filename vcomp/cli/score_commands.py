@@ -16,6 +16,7 @@ from vcomp.cli.inputs import (
     DATASET,
     SCORES,
     SystemScores,
+    by_name,
     option,
     plain_numbers,
     read_matrix,
@@ -167,7 +168,19 @@ def compare_systems(scores: SystemScores, how: dict[str, Any], shown: Shown) -> 
 @command(
     "evals",
     click.Argument(["logs"], nargs=-1, required=True),
-    options_of("vcomp.evals:study", left_out="scores"),
+    options_of(
+        "vcomp.evals:study",
+        left_out="scores",
+        prices=option(
+            "--price prices",
+            "Price of a level of a column or combination, or of a call, score or judgement.",
+            metavar="NAME=X",
+            multiple=True,
+            callback=lambda _, __, texts: (
+                by_name(" ".join(texts), "price", "NAME=PRICE such as item=.05") if texts else None
+            ),
+        ),
+    ),
     option(
         "--fail-if-worse baseline",
         "Exit with code 1 if a model is significantly worse than this one.",
@@ -185,6 +198,7 @@ def evals(logs: Sequence[str], how: dict[str, Any], baseline: str | None, shown:
     --------
     vcomp evals logs/ --metric acc --plot ranks.png
     vcomp evals scores.csv --fixed prompt
+    vcomp evals logs/ --metric acc --price item=.5,call=.002 --budget 100
     vcomp evals logs/ --metric acc --fail-if-worse production --format json
     """
     found = vcomp.evals.study(logs, **how)

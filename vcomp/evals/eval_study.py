@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,15 @@ import numpy as np
 
 from vcomp import display
 from vcomp.evals.eval_logs import EvalLogs
+from vcomp.evals.next_data import (
+    Prices,
+    Unknown,
+    allocation,
+    read_budget,
+    read_prices,
+    sentences,
+    unknown,
+)
 from vcomp.evals.reading_logs import PathOfLog, read
 from vcomp.evals.roles import FIXED, Roles, roles_of
 from vcomp.exceptions import DataError, PlanError, check_alpha, guarded, visible, warn
@@ -24,7 +33,7 @@ from vcomp.model import VarianceComponentsModel, VarianceComponentsResults
 if TYPE_CHECKING:
     import pandas as pd
 
-_POWER = 0.8
+    from vcomp.gtheory.allocation import Allocation
 
 _HALF = "half_of_rows"
 
@@ -48,6 +57,8 @@ class EvalStudy(display.Printed):
     fit : of the scores, with models fixed
     alpha : intervals and sets have confidence 1 − alpha
     data : the scores that were fitted, with items of their own in each task
+    prices : of data, or None
+    budget : for the whole of the data, or None
     """
 
     roles: Roles
@@ -56,6 +67,8 @@ class EvalStudy(display.Printed):
     fit: VarianceComponentsResults
     alpha: float
     data: pd.DataFrame
+    prices: Prices | None = None
+    budget: float | None = None
 
     @cached_property
     def components(self) -> VarianceComponentsResults:
@@ -124,21 +137,18 @@ class EvalStudy(display.Printed):
         import pandas as pd
 
         found = self.components.vcomp.drop(_HALF, errors="ignore")
-        names, values = list(found.index), found.to_numpy()
-        shares = np.full(values.size, np.nan)
+        shares = np.full(len(found), np.nan)
         if self.comparisons is not None:
-            effects = self.plan.effects()["rel_err_var"]
-            parts = self.plan.effects()["components"]
-            total = float(effects.sum())
-            for error, made_of in zip(effects, parts, strict=True):
-                of = [names.index(name) for name in made_of.split(" + ")]
-                own = np.maximum(values[of], 0.0)
-                if total > 0.0 and own.sum() > 0.0:
-                    shares[of] = error / total * own / own.sum()
-                else:
-                    shares[of] = 0.0
-        index = pd.Index(names, name="component")
-        return pd.DataFrame({"variance": values, "share": shares}, index=index)
+            plan = self.plan
+            parts = plan.projected("rel_err_var").a[0] * np.maximum(plan.components.values, 0.0)
+            shares = parts / parts.sum() if parts.any() else parts
+        index = pd.Index(found.index, name="component")
+        return pd.DataFrame({"variance": found.to_numpy(), "share": shares}, index=index)
+
+    @property
+    def facets_of_sources(self) -> tuple[frozenset[str], ...]:
+        """The columns of each of the sources."""
+        return self.plan.components.facets
 
     @property
     def verdict(self) -> str:
@@ -159,52 +169,33 @@ class EvalStudy(display.Printed):
         return f"{top} has the best score, and {named} may be as good; {pairs}."
 
     @property
-    def next_data(self) -> list[str]:
-        """What would make it surer, in sentences."""
-        if self.comparisons is None:
-            return []
-        plan, said = self.plan, []
-        found = float(plan.detectable(_POWER)["difference"].iloc[0])
-        said.append(
-            f"A test of one pair with data like these finds a difference of "
-            f"{display.number(found)} with power {display.number(_POWER)}."
-        )
+    def gap(self) -> float:
+        """The difference between the two best scores, if it is not significant; else nan."""
         top = self.table["mean"].to_numpy()
-        gap = abs(float(top[0] - top[1]))
-        if len(self.ahead) > 1 and gap > 0.0:
-            facet = self._noisiest if self._noisiest in plan.plan.facets else plan.plan.facets[-1]
-            wanted = plan.required(difference=gap, power=_POWER, facet=facet)
-            pair = " and ".join(map(str, self.table.index[:2]))
-            said.append(
-                f"{pair} differ by {display.number(gap)}. {wanted}"
-                if math.isfinite(wanted.n)
-                else f"{pair} differ by {display.number(gap)}. {self._more_of_all(gap)}"
-            )
-        return said
+        return abs(float(top[0] - top[1])) if len(self.ahead) > 1 else math.nan
 
-    def _more_of_all(self, gap: float) -> str:
-        """Return how many times as many levels of all sampled facets find a difference."""
-        facets, plan = self.roles.sampled, self.plan
-        own = dict(zip(plan.plan.facets, plan.plan.sizes[0].tolist(), strict=True))
-        for times in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64):
-            sizes = {f: math.ceil(own[f]) * times for f in facets if f in own}
-            planned = self.components.dstudy(
-                object=self.roles.model, fixed=self.roles.fixed, sizes=sizes
-            )
-            if planned.power(gap)["power"].iloc[0] >= _POWER:
-                listed = display.listed([display.counted(n, f) for f, n in sizes.items()])
-                return f"Power {_POWER} needs more of all: some {listed}."
-        return "To find it is out of reach, even with 64 times as much of everything."
+    @cached_property
+    def allocation(self) -> Allocation[DStudy] | None:
+        """The best data for the budget; without it the cheapest that tell the best two apart.
+
+        None without prices, or if nothing is to be found. See :meth:`vcomp.DStudy.optimize`.
+
+        Raises
+        ------
+        PlanError
+            As :meth:`vcomp.DStudy.optimize`.
+        """
+        return allocation(self, self.gap)
 
     @property
-    def _noisiest(self) -> str:
-        """The sampled facet that makes most of the noise."""
-        shares = self.sources["share"]
-        parts = {
-            f: sum(s for name, s in shares.items() if f in str(name).split(":"))
-            for f in self.roles.sampled
-        }
-        return max(parts, key=lambda f: parts[f])
+    def next_data(self) -> list[str]:
+        """What would make it surer, in sentences; with prices what they buy."""
+        return [] if self.comparisons is None else sentences(self)
+
+    @property
+    def unknown(self) -> list[Unknown]:
+        """What these data cannot show, each with the cheapest data that would."""
+        return unknown(self)
 
     def summary(self) -> Any:
         """Return a printable page: text with ``print``, HTML in a notebook.
@@ -238,7 +229,7 @@ class EvalStudy(display.Printed):
             title = f"Noise of a difference between two {display.levels_of(self.roles.model)}"
             stubs = [visible(_source(str(name), self.roles)) for name in sources.index]
             tables.append(display.column_table(parts, title=title, stubs=stubs, align="rrl"))
-        notes = [self.verdict, *self.roles.sentences, *self.next_data, *self.roles.unknown]
+        notes = [self.verdict, *self.roles.sentences, *self.next_data, *map(str, self.unknown)]
         if len(self.table) > _MOST_LISTED:
             notes.insert(1, f"{len(self.table) - _MOST_LISTED:,} more are in the attribute table.")
         return display.summary(tables, [visible(note) for note in notes])
@@ -285,6 +276,8 @@ def study(
     sampled: Iterable[str] = (),
     fixed: Iterable[str] = (),
     alpha: float = 0.05,
+    prices: Mapping[str, float] | None = None,
+    budget: float | None = None,
 ) -> EvalStudy:
     """Return who is ahead, which differences are real, where noise comes from and what to add.
 
@@ -304,6 +297,9 @@ def study(
     fixed : facets whose levels are all there is, besides ``"task"``. Means have equal weights over
         them
     alpha : intervals and sets of ranks have confidence 1 − alpha
+    prices : per level of a column or combination, ``{"item": 0.05, "prompt": 2}``; ``"call"`` is
+        an answer of a model, ``"score"`` or ``"judgement"`` the score that a judge gives it
+    budget : for the whole of better data, those at hand included
 
     Returns
     -------
@@ -335,6 +331,7 @@ def study(
     if system in table and "item" in table and FIXED[0] in table:
         table = _with_own_items(table, FIXED[0])
     roles = roles_of(table, system, score, sampled, fixed)
+    of_data = read_prices(prices, roles), read_budget(budget, prices)
     _check_varying(table, score)
     if (
         roles.repetition
@@ -352,7 +349,7 @@ def study(
         ranks = comparisons.ranks()[["rank", "low", "high"]]
         ranks = ranks.rename(columns={"low": "rank_low", "high": "rank_high"})
         means = means.loc[ranks.index].join(ranks)
-    return EvalStudy(roles, means, comparisons, fit, alpha, table)
+    return EvalStudy(roles, means, comparisons, fit, alpha, table, *of_data)
 
 
 def _means(

@@ -12,6 +12,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp.exceptions import DataError, PlanError, did_you_mean
+from vcomp.formula import REPLICATE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,6 +57,11 @@ class Roles:
     def cell(self) -> list[str]:
         """The columns whose values name a sample that is repeated, if it is."""
         return [self.model, *self.sampled, *self.fixed]
+
+    @property
+    def repeated(self) -> str:
+        """The column that numbers repetitions, or the name of the facet that they are."""
+        return self.repetition or REPLICATE
 
     @property
     def formula(self) -> str:
@@ -103,22 +109,6 @@ class Roles:
             said.append(
                 f"{self.identical} numbers repetitions whose scores are equal: repeating adds no "
                 "noise, and one of each is used."
-            )
-        return said
-
-    @property
-    def unknown(self) -> list[str]:
-        """What these data cannot show, and what would."""
-        said = [
-            f"There is one {f}: how much scores change with another {f} cannot be known. The "
-            f"cheapest data that tell are a second {f} for the same "
-            f"{display.levels_of(self.sampled[0] if self.sampled else self.model)}."
-            for f in self.single
-        ]
-        if self.residual and not (self.repetition or self.identical):
-            said.append(
-                f"Each combination was scored once: the variation of repeated runs cannot be told "
-                f"from {self.residual}. Repeat a part of the runs to see it."
             )
         return said
 

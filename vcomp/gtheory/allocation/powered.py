@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +17,12 @@ from vcomp.gtheory.study_record import StudyRecord
 
 _MOST_COMBINATIONS = 200_000
 """Combinations of sizes of all facets but one that are examined."""
+
+_MOST_AT_ONCE = 4_000_000
+"""Combinations whose costs are computed together."""
+
+_STEPS, _CLOSER = 12, 0.01
+"""Steps towards a design of nearly the least cost, and how much closer each one aims."""
 
 _SAME = 1.0 + 1e-12
 """Costs closer than this ratio are equal."""
@@ -86,13 +90,12 @@ def best_for_power(
     top : number of designs that are returned at most
     near : share by which their cost may exceed the least
     """
-    normal = goal.aim(math.inf)
-    (known,) = Alternative.of_each(problem, values[None, :], [normal])
-    start = _start(problem, values, goal, known)
+    start = _start(problem, values, goal)
     if start is None:
         none = np.empty((0, len(problem.facets)))
         empty = AllocationSolution(none, np.empty(0), np.empty(0))
-        return Alternative(problem, empty, np.empty(0), (math.inf, math.inf)), normal
+        unfit = Alternative(problem, empty, np.empty(0), (math.inf, math.inf))
+        return unfit, goal.aim(math.inf)
     found = [start, *_cheaper(problem, values, goal, start)] if problem.facets else [start]
     rows = np.unique(np.array(found), axis=0)
     costs = problem.costs(rows)
@@ -105,16 +108,23 @@ def best_for_power(
     return Alternative(problem, solution, errors, (float(costs[0]), float(errors[0]))), aim
 
 
-def _start(
-    problem: SizeProblem, values: FloatArray, goal: PowerGoal, known: Alternative
-) -> FloatArray | None:
-    """Return some sizes with the power, or None if none have it."""
-    if not known.solution.found:
-        return None
-    sizes = known.solution.sizes[0]
+def _start(problem: SizeProblem, values: FloatArray, goal: PowerGoal) -> FloatArray | None:
+    """Return some sizes with the power, of nearly the least cost; None if none have it."""
+    df, sizes = math.inf, problem.lo
+    for step in range(_STEPS):
+        aim = goal.aim(df)
+        # A little less error than the degrees of freedom allow, as others follow from it.
+        closer = replace(aim, goal=(aim.goal or 0.0) * (1.0 - _CLOSER * step))
+        (found,) = Alternative.of_each(problem, values[None, :], [closer])
+        if not found.solution.found:
+            break
+        sizes = found.solution.sizes[0]
+        if goal.is_met(problem, values, sizes[None, :])[0]:
+            return sizes
+        df = float(goal.df(problem, sizes[None, :])[0])
     while not goal.is_met(problem, values, sizes[None, :])[0]:
-        more = np.minimum(np.maximum(2.0 * sizes, 2.0), problem.hi)
-        if (more == sizes).all() or more.max() > 2.0**40:
+        more = np.minimum(2.0 * sizes, problem.hi)
+        if (more == sizes).all() or more.max(initial=0.0) > MOST_LEVELS:
             return None
         sizes = more
     return sizes
@@ -159,29 +169,30 @@ def _parts(problem: SizeProblem, values: FloatArray, rows: FloatArray, last: int
 
 def _combinations(problem: SizeProblem, most: float, last: int) -> FloatArray:
     """Return the sizes of all facets but one that cost no more than some amount with one of it."""
-    ranges, size = [], 1
-    for j in range(len(problem.facets)):
+    rows = problem.lo[None, :]
+    for j, facet in enumerate(problem.facets):
         if j == last:
-            ranges.append(problem.lo[[j]])
             continue
-        ranges.append(_affordable(problem, most, j))
-        size *= ranges[-1].size
-        if size > _MOST_COMBINATIONS:
-            named = display.listed([f for k, f in enumerate(problem.facets) if k != last])
-            raise PlanError(
-                f"more than {_MOST_COMBINATIONS:,} sizes of {named} would have to be compared; "
-                f"bound them, such as bounds={{{problem.facets[j]!r}: (1, 10)}}"
-            )
-    rows = np.array(list(itertools.product(*ranges)), dtype=float)
-    return rows[problem.costs(rows) <= most * _SAME]
+        n = np.arange(problem.lo[j], min(problem.hi[j], problem.lo[j] + _MOST_COMBINATIONS) + 1.0)
+        alone = np.repeat(problem.lo[None, :], n.size, axis=0)
+        alone[:, j] = n
+        n = n[problem.costs(alone) <= most * _SAME]
+        if n.size * len(rows) > _MOST_AT_ONCE:
+            raise _too_many(problem, facet, last)
+        rows = np.repeat(rows, n.size, axis=0)
+        rows[:, j] = np.tile(n, len(rows) // n.size)
+        rows = rows[problem.costs(rows) <= most * _SAME]
+        if len(rows) > _MOST_COMBINATIONS:
+            raise _too_many(problem, facet, last)
+    return rows
 
 
-def _affordable(problem: SizeProblem, most: float, j: int) -> FloatArray:
-    """Return the sizes of a facet within some cost, all others at their least."""
-    low, high = problem.lo[j], min(problem.hi[j], problem.lo[j] + _MOST_COMBINATIONS)
-    rows = np.repeat(problem.lo[None, :], int(high - low) + 1, axis=0)
-    rows[:, j] = np.arange(low, high + 1.0)
-    return np.asarray(rows[problem.costs(rows) <= most * _SAME, j])
+def _too_many(problem: SizeProblem, facet: str, last: int) -> PlanError:
+    named = display.listed([f for k, f in enumerate(problem.facets) if k != last])
+    return PlanError(
+        f"more than {_MOST_COMBINATIONS:,} sizes of {named} would have to be compared; bound "
+        f"them, such as bounds={{{facet!r}: (1, 10)}}"
+    )
 
 
 def _smallest_last(
@@ -194,14 +205,21 @@ def _smallest_last(
 ) -> FloatArray | None:
     """Return the row with the smallest size of one facet that has the power, within a cost."""
 
-    def at(sizes: FloatArray) -> Sequence[FloatArray]:
+    def at(sizes: FloatArray) -> FloatArray:
         rows = np.repeat(row[None, :], sizes.size, axis=0)
         rows[:, last] = sizes
-        ends = problem.costs(rows) > most * _SAME
-        ends[~ends] = goal.is_met(problem, values, rows[~ends])
-        return [ends.astype(float)]
+        return rows
 
-    found = row.copy()
-    found[last] = smallest_size(at, 0, min(float(problem.hi[last]), MOST_LEVELS), row[last])
-    is_one = math.isfinite(found[last]) and problem.costs(found[None, :])[0] <= most * _SAME
-    return found if is_one else None
+    def too_much(sizes: FloatArray) -> list[FloatArray]:
+        return [problem.costs(at(sizes)) > most * _SAME]
+
+    # Most combinations have no power within the cost: one evaluation at its end shows that.
+    low, high = float(row[last]), min(float(problem.hi[last]), MOST_LEVELS)
+    high = min(high, smallest_size(too_much, 0, high, low) - 1.0)
+    if high < low or not goal.is_met(problem, values, at(np.array([high])))[0]:
+        return None
+    while high > low:
+        middle = np.floor(0.5 * (low + high))
+        is_met = goal.is_met(problem, values, at(np.array([middle])))[0]
+        low, high = (low, middle) if is_met else (middle + 1.0, high)
+    return np.asarray(at(np.array([high]))[0])

@@ -1,0 +1,422 @@
+"""What to add to an evaluation: what makes it surer, what shows the unknown, and its cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp.evals.roles import NUMBERED, Roles
+from vcomp.exceptions import PlanError, did_you_mean, is_real
+from vcomp.formula import REPLICATE, RESIDUAL
+from vcomp.gtheory.allocation import Allocation, Cost
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vcomp.evals.eval_study import EvalStudy
+    from vcomp.gtheory import DStudy
+
+POWER = 0.8
+"""Power of the tests that are planned."""
+
+_LEVEL = 0.05
+
+CELLS = ("call", "score", "judgement")
+"""Names of prices of an answer of a model, and of one of its scores."""
+
+_MOST_LEVELS = 30
+"""New levels of a facet that are tried."""
+
+_FEW = 0.25
+"""Standard error of a variance, as a share of it, with which it is known well enough."""
+
+
+# Prices ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What data of an evaluation cost.
+
+    Attributes
+    ----------
+    roles : of the columns
+    terms : columns over whose combinations of levels each price is paid
+    """
+
+    roles: Roles
+    terms: Mapping[frozenset[str], float]
+
+    def of(self, table: pd.DataFrame) -> float:
+        """Return what a table of scores cost, by the combinations of levels that it has."""
+        total = 0.0
+        for columns, price in self.terms.items():
+            numbering = NUMBERED if self.roles.repeated in columns else ()
+            known = [c for c in (*columns, *numbering) if c in table]
+            total += price * (len(table[known].drop_duplicates()) if known else 1)
+        return total
+
+    def of_new(self, facet: str, sizes: Mapping[str, Any]) -> Any:
+        """Return what new levels of a facet cost.
+
+        Parameters
+        ----------
+        facet : column; answers that are judged again are not paid for again
+        sizes : levels of all columns in the new data, 1 where none is given; or arrays of them
+        """
+        terms = [(c, price) for c, price in self.terms.items() if facet in c]
+        return sum(p * math.prod(sizes.get(f, 1.0) for f in c) for c, p in terms)
+
+    def of_plan(self, plan: DStudy) -> Cost:
+        """Return the cost of a planned measurement.
+
+        Parameters
+        ----------
+        plan : of the data
+        """
+        facets, setup = plan.plan.design.facets, 0.0
+        made: dict[frozenset[str], float] = {}
+        for columns, price in self.terms.items():
+            named = (REPLICATE if c == self.roles.repeated else c for c in columns)
+            kept = frozenset(f for f in named if f in facets)
+            made[kept] = made.get(kept, 0.0) + price
+        setup = made.pop(frozenset(), 0.0)
+        return Cost({tuple(sorted(of)): price for of, price in made.items()}, setup=setup)
+
+
+def read_prices(given: Any, roles: Roles) -> Prices | None:
+    """Return prices by the columns over whose levels each is paid; None if there are none.
+
+    Parameters
+    ----------
+    given : column, or several joined by colons, or one of :data:`CELLS` → price
+    roles : of the columns
+
+    Raises
+    ------
+    PlanError
+        If they are not prices of columns that have a role.
+    """
+    if given is None:
+        return None
+    if not isinstance(given, Mapping) or not given:
+        raise PlanError(
+            f"prices are a mapping such as {{'item': 0.05, 'call': 0.01}}, not {given!r}"
+        )
+    facets = [roles.model, *roles.sampled, *roles.fixed, *roles.single, roles.repeated]
+    terms: dict[frozenset[str], float] = {}
+    for key, price in given.items():
+        if not is_real(price) or not 0.0 <= price < math.inf:
+            raise PlanError(f"the price per {key} must be a number from 0, not {price!r}")
+        names = [key] if key in facets else str(key).split(":")
+        if key in CELLS and key not in facets:
+            names = [f for f in facets if key != "call" or f != "judge"]
+        for name in names:
+            if name not in facets:
+                known = [*facets[: None if roles.repetition else -1], *CELLS]
+                raise PlanError(
+                    f"there is a price per {name!r}, which is no column with a role"
+                    f"{did_you_mean(name, known)}; there are {', '.join(map(repr, known))}",
+                    column=name,
+                )
+        columns = frozenset(names)
+        terms[columns] = terms.get(columns, 0.0) + float(price)
+    return Prices(roles, terms)
+
+
+def read_budget(given: Any, prices: Any) -> float | None:
+    """Return a budget, a number above 0, or None.
+
+    Parameters
+    ----------
+    given : the budget
+    prices : without which there is none
+
+    Raises
+    ------
+    PlanError
+        If it is not a number above 0, or there are no prices.
+    """
+    if given is None:
+        return None
+    if not is_real(given) or not 0.0 < given < math.inf:
+        raise PlanError(f"the budget is a number above 0, not {given!r}")
+    if prices is None:
+        raise PlanError("a budget needs prices, such as prices={'item': 0.05, 'call': 0.01}")
+    return float(given)
+
+
+def allocation(study: EvalStudy, gap: float) -> Allocation[DStudy] | None:
+    """Return the best data for a budget, else the cheapest that tell two models apart.
+
+    Parameters
+    ----------
+    study : with prices
+    gap : true difference of the models
+    """
+    if study.prices is None:
+        return None
+    plan = whole_plan(study)
+    cost = study.prices.of_plan(plan)
+    priced = {f for _, over in cost.terms(plan.plan.design) for f in over}
+    sizes = zip(plan.plan.facets, plan.plan.sizes[0].tolist(), strict=True)
+    fixed = plan.plan.universe.fixed
+    held = {f: max(1, round(n)) for f, n in sizes if f not in priced and f not in fixed}
+    # One level of a sampled facet would leave its noise unknown.
+    several = {f: (2, None) for f in study.roles.sampled if f in plan.plan.facets}
+    bounds = several | held
+    if len(held) + len(fixed) == len(plan.plan.facets):
+        listed = display.listed([f for f in plan.plan.facets if f not in fixed])
+        raise PlanError(f"no price is of anything that can be added, such as {listed}")
+    if study.budget is not None:
+        return plan.optimize(cost, budget=study.budget, coefficient="rel_err_var", bounds=bounds)
+    if not gap > 0.0:
+        return None
+    return plan.optimize(cost, difference=gap, power=POWER, bounds=bounds)
+
+
+# What makes it surer -----------------------------------------------------------------------------
+
+
+def whole_plan(study: EvalStudy, times: int = 1, of: Collection[str] = ()) -> DStudy:
+    """Return the D-study of data like these, with whole sizes.
+
+    Parameters
+    ----------
+    study : of the evaluation
+    times : factor of the sizes of some facets
+    of : these facets
+    """
+    plan = study.plan.plan
+    own = dict(zip(plan.facets, plan.sizes[0].tolist(), strict=True))
+    sizes = {f: max(1, round(n)) * (times if f in of else 1) for f, n in own.items()}
+    return study.components.dstudy(object=study.roles.model, fixed=study.roles.fixed, sizes=sizes)
+
+
+def sentences(study: EvalStudy) -> list[str]:
+    """Return what would make an evaluation surer.
+
+    Parameters
+    ----------
+    study : of several models
+    """
+    found = float(study.plan.detectable(POWER)["difference"].iloc[0])
+    detected = f"a difference of {display.number(found)} with power {display.number(POWER)}"
+    said = [f"A test of one pair with data like these finds {detected}."]
+    if study.prices is not None:
+        cost = display.number(study.prices.of(study.data), 6)
+        said.append(f"At these prices the data cost {cost}.")
+    gap, pair = study.gap, " and ".join(map(str, study.table.index[:2]))
+    apart = f"{pair} differ by {display.number(gap)}."
+    if study.budget is not None:
+        said.append(_bought(study))
+    elif study.prices is not None and gap > 0.0:
+        said.append(f"{apart} {_bought(study)}")
+    elif gap > 0.0:
+        said.append(f"{apart} {_needed(study, gap)}")
+    return said
+
+
+def _bought(study: EvalStudy) -> str:
+    """Return what a budget buys, or what the cheapest design costs that finds the difference."""
+    try:
+        best = study.allocation.best  # type: ignore[union-attr]
+    except PlanError as error:
+        return f"{str(error)[0].upper()}{str(error)[1:]}."
+    design = best.study.plan.design
+    sizes = []
+    for facet, n in best.sizes.items():
+        if facet == REPLICATE:
+            sizes.append(f"{display.counted(n, 'run')} of each")
+            continue
+        within = [f for f in design.innermost(design.nested_in[facet]) if f != study.roles.model]
+        each = f" in each {' and '.join(sorted(within))}" if within else ""
+        sizes.append(display.counted(n, facet) + each)
+    words = f"{display.listed(sizes)}, for {display.number(best.cost, 6)}"
+    if study.budget is None:
+        power = display.number(POWER)
+        return f"The cheapest data that find it with power {power} are {words}."
+    found = float(best.study.detectable(POWER)["difference"].iloc[0])
+    return (
+        f"A budget of {display.number(study.budget, 6)} for the whole is best spent on {words}: a "
+        f"test of one pair then finds a difference of {display.number(found)}."
+    )
+
+
+def _needed(study: EvalStudy, gap: float) -> str:
+    """Return how much of the noisiest facet, or of all, finds a difference."""
+    plan, roles = whole_plan(study), study.roles
+    facet = noisiest(study)
+    facet = facet if facet in plan.plan.facets else plan.plan.facets[-1]
+    wanted = plan.required(difference=gap, power=POWER, facet=facet)
+    if math.isfinite(wanted.n):
+        named = {
+            (roles.repetition or f) if f == REPLICATE else f: n for f, n in wanted.held.items()
+        }
+        return str(replace(wanted, held=named))
+    for times in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64):
+        planned = whole_plan(study, times, roles.sampled)
+        if planned.power(gap)["power"].iloc[0] >= POWER:
+            sizes = dict(zip(planned.plan.facets, planned.plan.sizes[0], strict=True))
+            listed = [display.counted(sizes[f], f) for f in roles.sampled if f in sizes]
+            return f"Power {POWER} needs more of all: some {display.listed(listed)}."
+    return "To find it is out of reach, even with 64 times as much of everything."
+
+
+def noisiest(study: EvalStudy) -> str:
+    """Return the sampled facet that makes most of the noise.
+
+    Parameters
+    ----------
+    study : of several models
+    """
+    parts = dict.fromkeys(study.roles.sampled, 0.0)
+    for facets, share in zip(study.facets_of_sources, study.sources["share"], strict=True):
+        for f in parts:
+            parts[f] += share if f in facets else 0.0
+    return max(parts, key=lambda f: parts[f])
+
+
+# What cannot be known ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Something that the data cannot show, and the cheapest data that would.
+
+    Attributes
+    ----------
+    facet : column with one level; ``"repetition"`` if each sample was scored once
+    levels : new levels of it; of repetitions 1
+    of : column of the levels at which they are observed
+    size : how many of these; of repetitions the scores
+    scores : new scores
+    cost : of them; nan without prices
+    why : sentence on what cannot be known
+    how : sentence on what would show it; empty if nothing was planned
+    """
+
+    facet: str
+    levels: int
+    of: str
+    size: int
+    scores: int
+    cost: float
+    why: str
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.why} {self.how}".strip()
+
+
+def unknown(study: EvalStudy) -> list[Unknown]:
+    """Return what the data of an evaluation cannot show.
+
+    Parameters
+    ----------
+    study : of the evaluation
+    """
+    roles = study.roles
+    found = [_of_single(study, facet) for facet in roles.single]
+    if roles.residual and not (roles.repetition or roles.identical):
+        found.append(_of_repetitions(study))
+    return found
+
+
+def _of_single(study: EvalStudy, facet: str) -> Unknown:
+    """Return the cheapest new levels of a facet that show whether they matter.
+
+    They matter if models × levels of the facet add as much error variance as there is. The F-test
+    of that interaction has mean squares of expectation σ² + q v over σ², on q items; of σ² the
+    components of models × items are an upper bound.
+    """
+    roles = study.roles
+    items = max(roles.sampled, key=lambda f: roles.levels[f])
+    many = roles.levels[items]
+    why = f"There is one {facet}: how much scores change with another {facet} cannot be known."
+    same = f"a second {facet} for the same {display.levels_of(items)}"
+    how = f"The cheapest data that tell are {same}."
+    plain = Unknown(facet, 1, items, many, many * roles.levels[roles.model], math.nan, why, how)
+    if study.comparisons is None:
+        return replace(plain, cost=_cost(study, facet, {items: many}))
+    values = study.sources["variance"].to_numpy()
+    parts = [items in facets for facets in study.facets_of_sources]
+    noise = float(np.maximum(values, 0.0)[np.array(parts) & _of_models(study)].sum())
+    error = float(study.plan.columns["rel_err_var"][0])
+    n_models = roles.levels[roles.model]
+    new, q = (a.ravel() for a in np.indices((_MOST_LEVELS, many + 1))[:, 1:, 2:])
+    if not (noise > 0.0 and error > 0.0 and q.size):
+        return replace(plain, cost=_cost(study, facet, {items: many, roles.model: n_models}))
+    power = _f_power((n_models - 1) * new, q - 1, q * error / noise)
+    enough = power >= POWER
+    if not enough.any():
+        return replace(plain, cost=_cost(study, facet, {items: many, roles.model: n_models}))
+    new, q = new[enough], q[enough]
+    sizes = {facet: new, items: q, roles.model: n_models}
+    costs = np.broadcast_to(_cost(study, facet, sizes), new.shape)
+    by = new * q if np.isnan(costs).all() or not costs.any() else costs
+    best = int(np.lexsort([new * q, by])[0])
+    scores, cost = int(n_models * new[best] * q[best]), float(costs[best])
+    levels = (
+        f"{display.count(new[best])} more {facet if new[best] == 1 else display.levels_of(facet)}"
+    )
+    how = (
+        f"The cheapest data that tell, with power {POWER}, whether it adds as much error as there "
+        f"is: {levels} for {display.counted(q[best], items)}, {_paid(scores, cost)}."
+    )
+    return Unknown(facet, int(new[best]), items, int(q[best]), scores, cost, why, how)
+
+
+def _f_power(df: Any, df_of_each: Any, ratio: Any) -> Any:
+    """Return the power of the F-test of a random interaction.
+
+    Parameters
+    ----------
+    df : degrees of freedom of the interaction
+    df_of_each : of the error for each of them
+    ratio : q v/σ²
+    """
+    from scipy.special import fdtrc, fdtri
+
+    rest = df * df_of_each
+    return fdtrc(df, rest, fdtri(df, rest, 1.0 - _LEVEL) / (1.0 + ratio))
+
+
+def _of_repetitions(study: EvalStudy) -> Unknown:
+    """Return how many scores are to be repeated so that the variance of runs is known."""
+    roles = study.roles
+    why = (
+        "Each combination was scored once: the variation of repeated runs cannot be told from "
+        f"{roles.residual}."
+    )
+    # A variance from r pairs of normal scores has a standard error of √(2/r) of it.
+    r, given = math.ceil(2.0 / _FEW**2), ""
+    scores = study.data[roles.score]
+    if scores.isin([0.0, 1.0]).all():
+        # Half of the share of pairs that differ is the variance: a count.
+        differ = 0.5 * float(study.components.vcomp.get(RESIDUAL, 0.25))
+        r = math.ceil((1.0 - differ) / (differ * _FEW**2)) if differ > 0.0 else len(scores)
+        given = ", if it is a quarter of that"
+    r = min(r, len(scores))
+    cost = _cost(study, roles.repeated, {roles.repeated: r})
+    how = f"Repeat {_paid(r, cost)}, to know it with a standard error of a quarter of it{given}."
+    return Unknown("repetition", 1, roles.model, r, r, cost, why, how)
+
+
+def _of_models(study: EvalStudy) -> Any:
+    """Return which sources make noise of differences."""
+    return (study.sources["share"] > 0.0).to_numpy()
+
+
+def _cost(study: EvalStudy, facet: str, sizes: Mapping[str, Any]) -> Any:
+    return math.nan if study.prices is None else study.prices.of_new(facet, sizes)
+
+
+def _paid(scores: int, cost: float) -> str:
+    words = display.counted(scores, "score")
+    return words if math.isnan(cost) else f"{words} for {display.number(cost, 6)}"
