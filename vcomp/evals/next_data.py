@@ -90,7 +90,7 @@ class Prices:
 
 
 def read_prices(given: Any, roles: Roles) -> Prices | None:
-    """Return prices by the columns over whose levels each is paid; None if there are none.
+    """Return prices by the columns over whose levels each is paid, or None.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ OF_TESTS: Mapping[str, str] = {
     "width": "a width of {} of the interval of a difference",
     "rank_set": "a mean size of {} of simultaneous sets of ranks",
 }
-"""Sizes of what is concluded by a test of differences, by their names, in words."""
+"""Goals of tests of differences, by their names, in words."""
 
 _OF_TEST = "se_difference"
 
