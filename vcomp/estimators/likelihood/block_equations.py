@@ -145,11 +145,11 @@ class BlockEquations:
         return other
 
     def rotated(self, bases: Sequence[FloatArray]) -> BlockEquations:
-        """Return the equations for effects v of u = Uv, with covariance matrices U'ΛU.
+        """Return the equations for effects v of u = Uv.
 
         Parameters
         ----------
-        bases : orthogonal matrix U of each term
+        bases : invertible matrix U of each term
         """
         from scipy.sparse import csr_array
 
@@ -165,6 +165,7 @@ class BlockEquations:
         places = np.concatenate(rows), np.concatenate(columns)
         R = csr_array((entries, places), shape=(n + p, n + p))
         turned = copy(self)
+        vars(turned).pop("_level_means", None)
         turned.rows = []
         for part in self.rows:
             matrix = (R.T @ part.matrix @ R).tocsr()
@@ -178,6 +179,36 @@ class BlockEquations:
                 )
             )
         return turned
+
+    def level_precisions(self, residuals: FloatArray) -> list[FloatArray]:
+        """Return of each term the mean over levels of Z_l'R⁻¹Z_l, the precision of their effects.
+
+        Parameters
+        ----------
+        residuals : σ²_r of the residual groups
+        """
+        return [
+            sum(K / s2 for K, s2 in zip(grams, residuals, strict=True))
+            for grams in self._level_means
+        ]
+
+    @cached_property
+    def _level_means(self) -> list[list[FloatArray]]:
+        """Of each term and residual group the mean over levels of Z_l'DZ_l."""
+        return [
+            [np.mean(self.level_grams(t, part), axis=0) for part in self.rows]
+            for t in range(len(self.pairs))
+        ]
+
+    def level_grams(self, t: int, part: RowsPart) -> FloatArray:
+        """Return Z_l'DZ_l of each level of a term, (levels, q, q)."""
+        term, pairs = self.sums.terms[t], self.pairs[t]
+        grams = np.empty((self.sums.groups[0].sizes[term[0]], len(term), len(term)))
+        for a, b in pairs:
+            at, other = self.places[term[a]], self.places[term[b]]
+            between = part.matrix.diagonal(other.start - at.start)[at]
+            grams[:, a, b] = grams[:, b, a] = between
+        return grams
 
     def _lead(self, by_size: Sequence[int]) -> int | None:
         """Return the term whose effects are all of the sparse part, if there is one."""
@@ -397,9 +428,9 @@ class BlockPoint:
         equations, inverse = self.equations, self.factor.inverse
         term, pairs = equations.sums.terms[lead], equations.pairs[lead]
         places, cut = equations.pattern.place(), equations.pattern.cut
-        shape = equations.sums.groups[0].sizes[term[0]], len(term), len(term)
-        gram, of_inverse = np.empty(shape), np.empty(shape)
-        matrix = equations.rows[0].matrix
+        gram = self._phi[0] * equations.level_grams(lead, equations.rows[0])
+        gram += self._precisions[lead]
+        of_inverse, matrix = np.empty(gram.shape), equations.rows[0].matrix
         own: list[int] = []
         others: dict[int, tuple[LongArray, LongArray]] = {}
         for i, prior in enumerate(equations.priors):
@@ -409,8 +440,6 @@ class BlockPoint:
                 continue
             a, b = pairs[len(own)]
             own.append(i)
-            of_rows = self._phi[0] * matrix.diagonal(other.start - at.start)[at].astype(float)
-            gram[:, a, b] = gram[:, b, a] = of_rows + self._precisions[lead][a, b]
             found = inverse.diagonal[at] if a == b else self._between(prior)
             of_inverse[:, a, b] = of_inverse[:, b, a] = found
         columns = equations.pattern.permuted(np.arange(equations.n_effects))[cut:]

@@ -139,8 +139,14 @@ _LEAST_SHARE = 0.02
 _NEAR = 1e-3
 """Largest difference of elements of one maximum, of scores with standard deviations near 1."""
 
+_APPROACHED = 1e-2
+"""Decrement near a maximum, where directions of small variances are known."""
+
 _NEWTON_BELOW, _UPDATED_BELOW = 0.2, 0.5
 """Decrements below which the observed information is used, or else updates of it."""
+
+_POSITIVE = 1e-12
+"""Smallest eigenvalue of a curvature of unit diagonal that is more than rounding error."""
 
 _UPDATED_EXACTLY = 0.01
 """Decrement from which an update of the observed information leads as far as a new one."""
@@ -223,40 +229,7 @@ def maximise_in_cone(
     tol : Newton decrement, in standard errors, at which the iteration ends
     """
     search = ConeSearch(likelihood)
-
-    def climbed(first: ConePlace, known: Sequence[ConePlace] = ()) -> tuple[list[ConePlace], bool]:
-        return first.climb(
-            search.move,
-            sought=(tol, 1e-7),
-            stalled=(max(tol, 1e-5), 1e-5),
-            max_iter=max_iter,
-            known=known,
-        )
-
-    path, done = climbed(search.start(start))
-    others: list[ConePlace] = []
-    full = search.ranks(search.parts(likelihood.linked.astype(float)))
-    if likelihood.n < _MANY_ROWS and (not done or search.ranks(path[-1].factors) != full):
-        starts = search.elsewhere(path[-1].S)
-        path, done, others = Place.highest((path, done), starts, climbed)
-        others = [
-            end
-            for end in others
-            if max(end.decrement, end.violation) <= 1e-5 and not end.leads_to(path[-1])
-        ]
-    end = path[-1]
-    return ConeMaximum(
-        S=end.S,
-        loglike=end.loglike,
-        tangent=search.jacobian(end.factors),
-        ranks=search.ranks(end.factors),
-        decrement=end.decrement,
-        kkt_residual=end.violation,
-        converged=done,
-        iterations=len(path) - 1,
-        evaluations=search.evaluations,
-        drops=tuple(sorted(end.value - other.value for other in others)),
-    )
+    return search.maximum([search.start(start)], max_iter=max_iter, tol=tol)
 
 
 _SINGULAR = 1e-10
@@ -306,6 +279,7 @@ class ConeSearch:
     Parameters
     ----------
     likelihood : of scores with standard deviations near 1
+    evaluations : number of those before it
 
     Attributes
     ----------
@@ -319,16 +293,75 @@ class ConeSearch:
     updated_below = _UPDATED_EXACTLY
     ridge = 0.0
 
-    def __init__(self, likelihood: MatrixLikelihood) -> None:
+    def __init__(self, likelihood: MatrixLikelihood, evaluations: int = 0) -> None:
         self.likelihood = likelihood
         self.blocks = linked_blocks(likelihood.linked)
         self.elements = elements(likelihood.linked)
-        self.evaluations = 0
+        self.evaluations = evaluations
 
     def start(self, S: FloatArray) -> ConePlace:
         """Return the place at positive definite matrices."""
         factors = tuple(factor_of(part) for part in self.parts(S))
         return self.place(factors, S, None, damping=1e-3)
+
+    def maximum(self, path: list[ConePlace], *, max_iter: int, tol: float) -> ConeMaximum:
+        """Return the highest maximum that is found, of this climb or from other starts.
+
+        Parameters
+        ----------
+        path : the first places of the climb
+        max_iter, tol : as in :func:`maximise_in_cone`
+        """
+        likelihood = self.likelihood
+
+        def climbed(
+            first: ConePlace, known: Sequence[ConePlace] = ()
+        ) -> tuple[list[ConePlace], bool]:
+            return first.climb(
+                self.move,
+                sought=(tol, 1e-7),
+                stalled=(max(tol, 1e-5), 1e-5),
+                max_iter=max_iter,
+                known=known,
+            )
+
+        rest, done = climbed(path[-1])
+        path = [*path[:-1], *rest]
+        others: list[ConePlace] = []
+        full = self.ranks(self.parts(likelihood.linked.astype(float)))
+        if likelihood.n < _MANY_ROWS and (not done or self.ranks(path[-1].factors) != full):
+            starts = self.elsewhere(path[-1].S)
+            path, done, others = Place.highest((path, done), starts, climbed)
+            others = [
+                end
+                for end in others
+                if max(end.decrement, end.violation) <= 1e-5 and not end.leads_to(path[-1])
+            ]
+        end = path[-1]
+        return ConeMaximum(
+            S=end.S,
+            loglike=end.loglike,
+            tangent=self.jacobian(end.factors),
+            ranks=self.ranks(end.factors),
+            decrement=end.decrement,
+            kkt_residual=end.violation,
+            converged=done,
+            iterations=len(path) - 1,
+            evaluations=self.evaluations,
+            drops=tuple(sorted(end.value - other.value for other in others)),
+        )
+
+    def approach(self, start: FloatArray, max_iter: int) -> list[ConePlace]:
+        """Return the path of a climb that ends near a maximum.
+
+        Parameters
+        ----------
+        start : (k + 1, v, v) positive definite matrices
+        max_iter : largest number of steps
+        """
+        limits = _APPROACHED, np.inf
+        first = self.start(start)
+        return first.climb(self.move, sought=limits, stalled=limits, max_iter=max_iter)[0]
 
     def elsewhere(self, S: FloatArray) -> Iterator[ConePlace]:
         """Yield further starts: the sum of the matrices, shared among the terms."""
@@ -443,8 +476,7 @@ class ConeSearch:
             H = J.T @ information @ J + bends_of(factors, [-g for g in G])
             H, g = without_rotations(factors, H, gradient)
             H = self.bounded(factors, S, H)
-            values = np.linalg.eigvalsh(H)
-            if values[0] > 1e-12 * values[-1]:
+            if is_positive(H, _POSITIVE):
                 return H, g
             information = self.likelihood.information(S, "average")
         bends = bends_of(factors, [positive_part(-g) for g in G])
@@ -470,12 +502,13 @@ class ConeSearch:
 
     def move(self, here: ConePlace) -> ConePlace | None:
         """Return the next place; None if no step raises the likelihood."""
-        damping, unit = here.damping, np.diagonal(here.H).copy()
-        unit[unit <= 0.0] = 1.0
+        damping, unit = here.damping, np.sqrt(np.abs(np.diagonal(here.H)))
+        unit[unit == 0.0] = 1.0
+        scaled = here.H / np.outer(unit, unit)
         value, n = here.loglike, self.likelihood.n
         for _ in range(16):
-            damped = here.H + damping * np.diag(unit)
-            step = np.asarray(np.linalg.lstsq(damped, here.g, rcond=1e-14)[0], dtype=float)
+            damped = scaled + damping * np.eye(unit.size)
+            step = np.linalg.lstsq(damped, here.g / unit, rcond=1e-14)[0] / unit
             factors = self.moved(here, step)
             S = here.S if factors is None else self.matrices(factors)
             raised = -np.inf if factors is None else self.likelihood.loglike(S)

@@ -83,7 +83,7 @@ def estimate_matrices(
     known = _known(likelihood, names, options)
     start, held = _start(likelihood, names, known, options.start)
     _check_distinct(likelihood, start, held, names)
-    end = _maximum(likelihood, start, held, names, int(options.max_iter), tol)
+    likelihood, end = _maximum(likelihood, start, held, names, int(options.max_iter), tol)
     values = np.where(known.held, known.values, likelihood.components(end.S))
     covariances: dict[str, FloatArray] = {
         kind: covariance_in_cone(likelihood, end, kind, likelihood.back)
@@ -130,10 +130,10 @@ def _maximum(
     names: tuple[str, ...],
     max_iter: int,
     tol: float,
-) -> ConeMaximum:
-    """Return the maximum, at which all residual variances are above zero."""
+) -> tuple[MatricesLikelihood, ConeMaximum]:
+    """Return the maximum, at which all residual variances are above zero, with its likelihood."""
     try:
-        end = likelihood.maximum(start, max_iter, tol, held)
+        likelihood, end = likelihood.maximum(start, max_iter, tol, held)
     except VanishedResidualError as error:
         name = names[error.group - likelihood.n_residuals]
         n = likelihood.equations.sums.groups[error.group].n
@@ -149,7 +149,7 @@ def _maximum(
             "the random and fixed effects reproduce the response exactly: the residual variance "
             "is zero, and the likelihood has no maximum; leave out a slope or a term"
         )
-    return end
+    return likelihood, end
 
 
 def _covariances(likelihood: MatricesLikelihood, names: tuple[str, ...]) -> frozenset[str]:

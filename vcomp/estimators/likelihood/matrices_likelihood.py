@@ -21,8 +21,8 @@ from vcomp.estimators.likelihood.block_equations import BlockEquations, BlockPoi
 from vcomp.estimators.likelihood.block_parts import BlockSums
 from vcomp.estimators.likelihood.cone import (
     ConeMaximum,
+    ConeSearch,
     elements,
-    maximise_in_cone,
     positive_part,
 )
 from vcomp.estimators.likelihood.engine import FixedForms, InformationKind, LastPoint, Solution
@@ -39,6 +39,13 @@ _ROTATED = 1e2
 inverses has the largest of them everywhere, and informations lose the fourth power of the
 ratio."""
 
+_UNLIKE = 1e4
+"""Ratio of the variances of a matrix's principal effects, those below their error variance counted
+as that, from which it is maximised for these effects."""
+
+_MIXED, _TURNS = 1e-3, 6
+"""Share of another effect up to which an effect is principal, and largest number of climbs towards
+such effects."""
 
 _LEAST_RESIDUAL = 1e-8
 """Smallest of several residual variances at which the likelihood is computed, for scores of
@@ -82,14 +89,14 @@ class _MatricesPoint:
         *,
         reml: bool,
     ) -> None:
-        sums, self.equations = equations.sums, equations
+        self.equations = equations
         self.n_residuals = residuals.size
         eigen = [np.linalg.eigh(matrix) for matrix in matrices]
-        groups = list(zip(sums.groups, residuals, strict=True))
-        floored = []
-        for term, (d, _) in zip(sums.terms, eigen, strict=True):
-            known = [sum(g.group_n[c].mean() / s2 for g, s2 in groups) for c in term]
-            floored.append(np.maximum(d, _FLOOR / np.mean(known)))
+        known = equations.level_precisions(residuals)
+        floored = [
+            np.maximum(d, _FLOOR / np.einsum("ac,ab,bc->c", U, K, U))
+            for K, (d, U) in zip(known, eigen, strict=True)
+        ]
         if any(d.max() > _ROTATED * d.min() for d in floored):
             self._bases = [U for _, U in eigen]
             used = [np.diag(d) for d in floored]
@@ -283,6 +290,7 @@ class MatricesLikelihood(LastPoint[_MatricesPoint]):
         self.weight, self.n_residuals = stats.mean_weight, stats.blocks.n_residuals
         # The sums have effects of rows of weight 1.
         self.bases = tuple(A / np.sqrt(self.weight) for A in stats.blocks.bases)
+        self._axes: Sequence[FloatArray] = ()
         self.n, p = self.products.n, self.products.n_fixed
         beta = solve_positive(self.products.XX, self.products.Xy) if p else np.zeros(0)
         self.rss = self.products.yy - float(beta @ self.products.Xy)
@@ -331,7 +339,11 @@ class MatricesLikelihood(LastPoint[_MatricesPoint]):
 
     def _centred_matrices(self, v: FloatArray) -> list[FloatArray]:
         """Return for each bar the covariance matrix of the effects that the sums have."""
-        return [self.weight * matrix for matrix in self.blocks.centred_matrices(v)]
+        matrices = [self.weight * matrix for matrix in self.blocks.centred_matrices(v)]
+        for t, B in enumerate(self._axes):
+            half = np.linalg.solve(B, matrices[t])
+            matrices[t] = np.linalg.solve(B, half.T)
+        return matrices
 
     def residuals_of(self, S: FloatArray) -> FloatArray:
         """Return the residual variances of matrices of the climb."""
@@ -344,8 +356,10 @@ class MatricesLikelihood(LastPoint[_MatricesPoint]):
 
     def maximum(
         self, start: FloatArray, max_iter: int, tol: float, held: BoolArray | None = None
-    ) -> ConeMaximum:
+    ) -> tuple[MatricesLikelihood, ConeMaximum]:
         """Return the maximum, climbed from matrices that may have lower ranks.
+
+        It is that of this likelihood, or of the same one of principal effects.
 
         Parameters
         ----------
@@ -355,20 +369,64 @@ class MatricesLikelihood(LastPoint[_MatricesPoint]):
         max_iter : largest number of steps
         tol : Newton decrement at which they end
         """
-        raised = [
-            np.where(links, positive_part(S, 0.01), 0.0)
-            for S, links in zip(start, self.linked, strict=True)
-        ]
-        if held is None or not held.any():
-            return maximise_in_cone(self, np.array(raised), max_iter=max_iter, tol=tol)
-        rest = _WithHeld(self, start, held)
-        free = np.where(rest.linked, raised, 0.0)
-        if rest.linked.any():
-            return rest.whole(maximise_in_cone(rest, free, max_iter=max_iter, tol=tol))
-        nothing = np.zeros((0, 0))
-        ranks = (0,) * len(start)
-        value = self.loglike(start)
-        return rest.whole(ConeMaximum(free, value, nothing, ranks, 0.0, 0.0, True, 0, 1))
+        if held is not None and held.any():
+            rest = _WithHeld(self, start, held)
+            if not rest.linked.any():
+                nothing, ranks = np.zeros((0, 0)), (0,) * len(start)
+                value = self.loglike(start)
+                at = ConeMaximum(0.0 * start, value, nothing, ranks, 0.0, 0.0, True, 0, 1)
+                return self, rest.whole(at)
+            search = ConeSearch(rest)
+            path = search.approach(self._raised(start, rest.linked), max_iter)
+            return self, rest.whole(search.maximum(path, max_iter=max_iter, tol=tol))
+        of, search, left = self, ConeSearch(self), max_iter
+        path = search.approach(self._raised(start, self.linked), left)
+        for _ in range(_TURNS):
+            principal = of._of_principal_effects(path[-1].S)
+            if principal is None:
+                break
+            of, S = principal
+            left -= len(path) - 1
+            search = ConeSearch(of, search.evaluations)
+            path = search.approach(of._raised(S, of.linked), left)
+        end = search.maximum(path, max_iter=left, tol=tol)
+        return of, replace(end, iterations=max_iter - left + end.iterations)
+
+    @staticmethod
+    def _raised(S: FloatArray, linked: BoolArray) -> FloatArray:
+        """Return positive definite matrices near others."""
+        raised = [positive_part(matrix, 0.01) for matrix in S]
+        return np.where(linked, raised, 0.0)
+
+    def _of_principal_effects(self, S: FloatArray) -> tuple[MatricesLikelihood, FloatArray] | None:
+        """Return the likelihood of the effects in principal directions, and their matrices.
+
+        With K the precision of a level's effects and K⁻¹ = BB', Λ = BDB', an effect has the
+        variance D for an error variance of 1; its unit is √max(D, 1). None if all variances of
+        each matrix are alike, or the effects are nearly these.
+        """
+        bases, turned, ratio, mixed = [], np.zeros(S.shape), 1.0, 0.0
+        precisions = self.equations.level_precisions(self.residuals_of(S))
+        for t, K in enumerate(precisions):
+            F, q = np.linalg.cholesky(K), len(K)
+            values, W = np.linalg.eigh(F.T @ S[t, :q, :q] @ F)
+            units = np.maximum(values, 1.0)
+            ratio = max(ratio, units[-1] / units[0])
+            B = np.linalg.solve(F.T, W) * np.sqrt(units)
+            mixed = max(mixed, float(np.abs(B - np.diag(np.diagonal(B))).max()))
+            bases.append(B)
+            turned[t, range(q), range(q)] = values / units
+        if ratio < _UNLIKE or (self._axes and mixed < _MIXED):
+            return None
+        turned[-1] = S[-1]
+        other = copy(self)
+        vars(other).pop("back", None)
+        other._last, other._axes = None, bases
+        if self._axes:
+            other._axes = [A @ B for A, B in zip(self._axes, bases, strict=True)]
+        other.bases = tuple(A @ B for A, B in zip(self.bases, bases, strict=True))
+        other.equations = self.equations.rotated(bases)
+        return other, turned
 
     def with_response(self, stats: Statistics) -> MatricesLikelihood:
         """Return the likelihood of the same rows with another response."""

@@ -52,6 +52,9 @@ _NEXT_TO_ZERO = 1e-5
 """Residual variance, as a share of that of the scores, below which its profile is continued
 by its slope."""
 
+_ROUNDING = 1e-12
+"""Distance of a correlation from ±1 that is rounding error of a singular matrix."""
+
 _FARTHEST = 1.0
 """Largest first step on the coordinate: standard errors are large near a singular matrix."""
 
@@ -98,9 +101,11 @@ class _MatrixQuantity:
 
     @cached_property
     def estimate(self) -> float:
-        """The quantity at the estimate, without rounding error beyond its range."""
-        value = self.constraint.value(self.v_hat)
-        return float(np.clip(value, self.span.low, self.span.high))
+        """The quantity at the estimate, without rounding error at the ends of its range."""
+        value, ends = self.constraint.value(self.v_hat), (self.span.low, self.span.high)
+        if np.isfinite(ends).all():
+            value = next((end for end in ends if abs(value - end) <= _ROUNDING), value)
+        return float(np.clip(value, *ends))
 
     @cached_property
     def best(self) -> float:

@@ -216,7 +216,7 @@ class OfMatrices:
         """Return the maximum of the likelihood."""
         likelihood = self._likelihood.with_response(stats)
         try:
-            end = likelihood.maximum(
+            likelihood, end = likelihood.maximum(
                 likelihood.matrices_of(self._start), int(self._options.max_iter), TOLERANCE
             )
             beta, _ = likelihood.fixed_effects(end.S)
