@@ -66,7 +66,6 @@ def refused_with_weights():
     res = vcomp.fit(CROSSED, DATA, weights=WEIGHTS)
     for name, arguments in (
         ("crosscheck", {}),
-        ("diagnose", {}),
         ("anova_table", {}),
     ):
         with pytest.raises(VcompError, match="weights="):
@@ -221,7 +220,6 @@ def refused_with_residuals():
         ("resample", {"facet": "topic"}),
         ("compare_levels", {"facet": "topic"}),
         ("crosscheck", {}),
-        ("diagnose", {}),
     ):
         with pytest.raises(EstimationError, match="one residual variance"):
             getattr(res, name)(**arguments)

@@ -406,7 +406,6 @@ def test_summary_names_the_groups(res):
 
 
 REFUSED = [
-    (lambda r: r.diagnose(), "res.resid"),
     (lambda r: r.crosscheck(), "fit by the other"),
     (lambda r: r.resample("topic"), "use adjust=False"),
     (lambda r: r.components, "error_variances()"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import re
 import warnings
 from dataclasses import replace
 
@@ -463,7 +462,6 @@ META = vcomp.fit(MODEL, DATA, known_variance="v")
     "refused",
     [
         lambda: WEIGHTED.anova_table(),
-        lambda: WEIGHTED.diagnose(),
         lambda: WEIGHTED.crosscheck(n=20),
         lambda: META.dstudy("a x b", b=3),
         lambda: META.quantity("Erho2"),
@@ -487,18 +485,7 @@ def test_a_frequency_that_no_memory_holds_has_few_digits(frequency):
     assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize(
-    ("refused", "instead"),
-    [
-        (lambda: WEIGHTED.diagnose(), "draw res.resid times the root of the weights"),
-    ],
-)
-def test_refusals_of_weights_say_what_to_write(refused, instead):
-    with pytest.raises(vcomp.EstimationError, match=re.escape(instead)):
-        refused()
-    scaled = WEIGHTED.resid * np.sqrt(DATA["w"])
-    # Residuals times √w have one variance, less what the fit takes off.
-    assert scaled.std() == pytest.approx(np.sqrt(WEIGHTED.vcomp["Residual"]), rel=0.2)
+def test_dstudies_of_weighted_scores_have_errors():
     assert WEIGHTED.dstudy("a x b", b=3).table["abs_err_var"].notna().all()
 
 

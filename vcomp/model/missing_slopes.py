@@ -15,7 +15,7 @@ from vcomp._typing import FloatArray, IntArray
 from vcomp.design import bars_of_rows, learn_blocks
 from vcomp.estimators import get_estimator
 from vcomp.exceptions import VcompError
-from vcomp.formula import INTERCEPT, RESIDUAL, Formula, RandomTerm
+from vcomp.formula import INTERCEPT, Formula, RandomTerm
 from vcomp.inference import hypotheses
 from vcomp.inference.assumptions import MissingSlope
 from vcomp.model.row_access import RowAccess
@@ -70,7 +70,7 @@ def is_numerical(column: Any) -> bool:
 def _candidates(access: RowAccess) -> Iterator[tuple[RandomTerm, str]]:
     """Yield each bar with an intercept, and each covariate that varies within its groups."""
     design, rows = access.data.design, access.data.kept_rows
-    bars, chunk = _bars(design.formula), access.data.statistics.rows
+    bars, chunk = _bars(design.formula), access.data.statistics.single_rows
     covariates = {
         name: np.asarray(rows.fixed[name], dtype=float)
         for name in design.fixed.names
@@ -111,7 +111,7 @@ def _tested(access: RowAccess, bar: RandomTerm, covariate: str) -> MissingSlope:
     )
     formula, larger = _with_slope(access, bar, wider)
     method = estimate.method if estimate.method in ("reml", "ml") else "reml"
-    names = (*formula.component_names, RESIDUAL)
+    names = (*formula.component_names, *formula.residual_names)
     fit = get_estimator(method).estimate(larger, names)
     name = wider.of_column(covariate).name
     ratio = hypotheses.component_test(
@@ -129,8 +129,8 @@ def _tested(access: RowAccess, bar: RandomTerm, covariate: str) -> MissingSlope:
         p_value=ratio.p_value,
         mean=float(beta[at]),
         sd=float(np.sqrt(max(fit.values[names.index(name)], 0.0))),
-        residual=float(estimate.values[-1]),
-        with_slopes=float(fit.values[-1]),
+        residual=float(estimate.values[-len(formula.residual_names) :].mean()),
+        with_slopes=float(fit.values[-len(formula.residual_names) :].mean()),
     )
 
 
@@ -143,13 +143,14 @@ def _with_slope(
     whole = replace(
         design.formula, random=tuple(wider if own.block == bar.block else own for own in bars)
     )
-    columns, n = data.kept_rows.fixed, data.statistics.rows.response.size
+    rows = data.statistics.single_rows
+    columns, n = data.kept_rows.fixed, rows.response.size
     coded = bars_of_rows(whole, columns, data.reading.environment, n)
     formula, blocks = learn_blocks(whole, coded)
     first = [design.terms[block[0]] for block in design.formula.blocks]
     of_bar = {own.block: term for own, term in zip(bars, first, strict=True)}
     chunk = replace(
-        data.statistics.rows,
+        rows,
         terms=tuple(of_bar[term.block] for term in formula.random),
         blocks=blocks,
         effects=blocks.values(columns, n),

@@ -25,11 +25,12 @@ from vcomp.design import Chunk, Design
 from vcomp.estimators import ClosedForm, Estimate, MethodName, PointEstimate, get_estimator
 from vcomp.estimators.likelihood import Solution
 from vcomp.exceptions import EstimationError, PlanError, VcompError, did_you_mean
-from vcomp.formula import refuse_blocks, refuse_groups
+from vcomp.formula import refuse_blocks
 from vcomp.inference.assumptions import (
     DiagnosedRows,
     Diagnosis,
     FittedRows,
+    OwnVariances,
     PredictedEffects,
     Projection,
     TwoWayTable,
@@ -360,16 +361,6 @@ def diagnose(
     n : number of draws of each null distribution, or None
     rng : seed or generator
     """
-    refuse_groups(
-        access.data.design.formula,
-        "diagnose",
-        "draw res.resid against res.fittedvalues, and res.random_effects, instead",
-    )
-    refuse_weights(
-        access.data.weights,
-        "diagnose",
-        "draw res.resid times the root of the weights, and res.random_effects, instead",
-    )
     design, seed = access.data.design, seed_from(rng)
     names = [facet.name for facet in design.facets]
     if not names:
@@ -380,27 +371,41 @@ def diagnose(
             f"are {', '.join(names)}",
             column=object_,
         )
-    chunk, rows = access.data.statistics.rows, access.data.kept_rows
+    chunk, rows = access.data.statistics.single_rows, access.data.kept_rows
     check_memory(
         _BYTES_A_ROW * rows.y.size, f"the diagnosis of {rows.y.size:,} rows needs",
         "diagnose a part of the data", EstimationError,
     )  # fmt: skip
     with limited_blas(0):
         solution = access.solution
-        diagnosed = _rows(design, chunk, rows)
+        own = _own_variances(access, chunk)
+        diagnosed = _rows(design, chunk, rows, own)
         tables, left = _crossed_tables(design, chunk, solution, object_ or _first(design))
         effects = _effects(access, solution)
         title = design.structure.title()
         slopes, not_tested = missing_slopes(access)
         return assess(
             title, effects, diagnosed, tables, [*left, *not_tested], n=n, seed=seed, slopes=slopes,
-            fitted=_fitted_rows(access, solution),
+            fitted=_fitted_rows(access, chunk, solution, own),
         )  # fmt: skip
 
 
-def _fitted_rows(access: RowAccess, solution: Solution) -> FittedRows:
+def _own_variances(access: RowAccess, chunk: Chunk) -> OwnVariances | None:
+    """Return the residual groups of the rows; None with one residual variance."""
+    groups = access.data.design.formula.groups
+    if groups is None or chunk.residual_codes is None:
+        return None
+    variances = access.components[-len(groups.levels) :]
+    names = tuple(map(groups.level_name, groups.levels))
+    facets = frozenset(groups.facets)
+    return OwnVariances(chunk.residual_codes.astype(np.int64), variances, names, facets)
+
+
+def _fitted_rows(
+    access: RowAccess, chunk: Chunk, solution: Solution, own: OwnVariances | None
+) -> FittedRows:
     """Return the rows with their fitted values, and the numerical covariates."""
-    design, rows, chunk = access.data.design, access.data.kept_rows, access.data.statistics.rows
+    design, rows = access.data.design, access.data.kept_rows
     fitted = fitted_values(design, solution, chunk, access.data.fixed_columns)
     fitted = fitted if rows.offset is None else fitted + rows.offset
     names = dict.fromkeys([*design.fixed.names, *sorted(design.formula.covariates)])
@@ -410,7 +415,11 @@ def _fitted_rows(access: RowAccess, solution: Solution) -> FittedRows:
         if name in rows.fixed and is_numerical(rows.fixed[name])
     }
     facets = {f.name: f.levels.take(chunk.level_codes(k)) for k, f in enumerate(design.facets)}
-    return FittedRows(rows.labels, rows.response, fitted, facets, covariates)
+    sd = None
+    if own is not None or chunk.weights is not None:
+        of_rows = access.components[-1] if own is None else own.variances[own.codes]
+        sd = np.sqrt(of_rows / (1.0 if chunk.weights is None else chunk.weights))
+    return FittedRows(rows.labels, rows.response, fitted, facets, covariates, sd)
 
 
 def _first(design: Design) -> str:
@@ -453,7 +462,7 @@ def _label(index: Any) -> Any:
     return label
 
 
-def _rows(design: Design, chunk: Chunk, rows: Rows) -> DiagnosedRows:
+def _rows(design: Design, chunk: Chunk, rows: Rows, own: OwnVariances | None) -> DiagnosedRows:
     structure = design.structure
     codes = {f.name: chunk.level_codes(k).astype(np.int64) for k, f in enumerate(design.facets)}
     crossed: dict[str, list[str]] = {name: [] for name in codes}
@@ -464,14 +473,14 @@ def _rows(design: Design, chunk: Chunk, rows: Rows) -> DiagnosedRows:
     columns = chunk.effects or (None,) * len(design.terms)
     groups, slopes = [], []
     for term, z in zip(design.terms, columns, strict=True):
-        own = term.groups(levels, design.n_levels).astype(np.int64)
-        groups.append(own) if z is None else slopes.append((own, z))
+        of_rows = term.groups(levels, design.n_levels).astype(np.int64)
+        groups.append(of_rows) if z is None else slopes.append((of_rows, z))
     labels = {f.name: [str(level) for level in f.levels] for f in design.facets}
     names: Any = rows.labels
     origin = design.origin + (0.0 if rows.offset is None else rows.offset)
     return DiagnosedRows(
         chunk.y, codes, labels, groups or [np.zeros(chunk.n, dtype=np.int64)], chunk.X, crossed,
-        names, origin, slopes,
+        names, origin, slopes, chunk.weights, own,
     )  # fmt: skip
 
 
@@ -493,8 +502,10 @@ def _crossed_tables(
             places = names.index(column), names.index(row)
             sizes = design.n_levels[places[1]], design.n_levels[places[0]]
             what = f"Additivity and correlations of {column} and {row} are not tested: "
-            if design.blocks is not None:
-                left.append(what + "that is for models without random slopes.")
+            if design.blocks is not None or chunk.weights is not None:
+                slopes = design.formula.has_slopes
+                of = "models without random slopes" if slopes else "scores of one variance"
+                left.append(f"{what}that is for {of}.")
                 continue
             if min(sizes) < _LEAST_LEVELS:
                 left.append(what + f"each needs {_LEAST_LEVELS} levels.")

@@ -207,7 +207,7 @@ def test_exchanges_with_the_same_statistic_count():
     rows = SimpleNamespace(
         residuals=e, codes={"a": levels(3, 3)}, crossed={"a": ()},
         peers=lambda facet: np.zeros(6, dtype=np.int64),
-        projection=SimpleNamespace(residuals=lambda drawn: drawn),
+        projection=SimpleNamespace(residuals=lambda drawn: drawn), alike=lambda e: e,
     )  # fmt: skip
     test = _equal_variances(SimpleNamespace(facet="a", log_sd=0.5), rows, 999,
                             np.random.default_rng(1))  # fmt: skip

@@ -58,6 +58,25 @@ def test_sweeps_give_the_same_residuals():
         assert both.df == projection.df
 
 
+@pytest.mark.parametrize("by_sweeps", [True, False])
+def test_weighted_rows_are_those_of_multiplied_columns(by_sweeps):
+    rng = np.random.default_rng(9)
+    g, h = np.arange(90) % 10, rng.integers(0, 4, 90)
+    x, z, y = rng.normal(2.0, 1.0, size=(3, 90))
+    z[g == 3] = 1.5  # constant in a group, where the intercept has all of it
+    roots = np.sqrt(rng.integers(1, 9, 90))
+    projection = Projection.of([g, h], x[:, None], [(g, z)], roots)
+    if by_sweeps:
+        projection.__dict__["_solved"] = None, np.nan
+    Z = np.column_stack([np.eye(10)[g], np.eye(4)[h], np.eye(10)[g] * z[:, None], x])
+    Z = roots[:, None] * Z
+    wanted = roots * y - Z @ np.linalg.lstsq(Z, roots * y, rcond=None)[0]
+    np.testing.assert_allclose(
+        projection.residuals(roots * y), wanted, atol=1e-6 if by_sweeps else 1e-11
+    )
+    assert projection.df == 90 - np.linalg.matrix_rank(Z)
+
+
 @pytest.mark.parametrize("with_intercepts", [True, False])
 @pytest.mark.parametrize("by_sweeps", [True, False])
 def test_slopes_are_removed_group_by_group(with_intercepts, by_sweeps):

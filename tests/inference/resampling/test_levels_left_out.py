@@ -224,9 +224,3 @@ def test_a_jackknife_without_a_residual_variance_keeps_the_others():
     ends = left_out.conf_int()
     assert ends.loc[["var(c)", "var(a)"]].notna().all().all()
     assert ends.drop(["var(c)", "var(a)"]).isna().all().all()
-
-
-def test_diagnoses_of_residual_groups_are_refused_with_what_to_do():
-    res = vcomp.fit("y ~ x + (1|a) + (1|b)", _crossed(), residual="c")
-    with pytest.raises(vcomp.EstimationError, match=r"one residual variance.*draw res\.resid"):
-        res.diagnose()

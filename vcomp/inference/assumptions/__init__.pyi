@@ -1,4 +1,5 @@
 from .assessment import DiagnosedRows as DiagnosedRows
+from .assessment import OwnVariances as OwnVariances
 from .assessment import PredictedEffects as PredictedEffects
 from .assessment import assess as assess
 from .diagnosis import Diagnosis as Diagnosis

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import FloatArray, LongArray
+from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.design import number_combinations
 from vcomp.display import number
 from vcomp.inference.assumptions.diagnosis import (
@@ -20,6 +20,7 @@ from vcomp.inference.assumptions.diagnosis import (
     LevelStatistic,
     level_spread,
     permuted,
+    summing,
 )
 from vcomp.inference.assumptions.samples import (
     AssumptionTest,
@@ -89,6 +90,37 @@ class PredictedEffects:
     label: Callable[[int], str]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class OwnVariances:
+    """The residual groups of rows.
+
+    Attributes
+    ----------
+    codes : (n,) group of each row
+    variances : (r,) estimated residual variances
+    names : (r,) of the groups
+    facets : whose levels they are
+    """
+
+    codes: LongArray
+    variances: FloatArray
+    names: tuple[str, ...]
+    facets: frozenset[str]
+
+    def divided(self, e: FloatArray) -> FloatArray:
+        """Return residuals, (n,) or (n, m), divided by the root of their mean square by group."""
+        counts = np.bincount(self.codes).reshape(-1, *(1,) * (e.ndim - 1))
+        roots = np.sqrt((summing(self.codes) @ np.square(e)) / counts)
+        return np.asarray(e / np.maximum(roots, 1e-300)[self.codes])
+
+    def of_rows(self, rows: Sequence[int]) -> tuple[BoolArray, float, str]:
+        """Return which rows are in the groups of some, their mean variance, and their names."""
+        groups = np.unique(self.codes[rows])
+        inside = np.isin(self.codes, groups)
+        names = ", ".join(self.names[g] for g in groups)
+        return inside, float(self.variances[self.codes[inside]].mean()), f" of {names}"
+
+
 @dataclass(frozen=True)
 class DiagnosedRows:
     """The rows of a fit: response, levels of facets, groups of terms.
@@ -104,6 +136,8 @@ class DiagnosedRows:
     names : of the rows; None where they have no names
     origin : that was subtracted from the response, one number or (n,)
     slopes : for each random slope the group of every row and the value of its column
+    weights : (n,) of rows with the residual variance σ²/w; None where all have one
+    own : the residual groups of the rows; None with one residual variance for all
     """
 
     y: FloatArray
@@ -116,16 +150,45 @@ class DiagnosedRows:
     names: Sequence[Any] | None = None
     origin: float | FloatArray = 0.0
     slopes: Sequence[tuple[LongArray, FloatArray]] = ()
+    weights: FloatArray | None = None
+    own: OwnVariances | None = None
+
+    @cached_property
+    def _precision(self) -> FloatArray | None:
+        weights = self.weights
+        if self.own is None:
+            return weights
+        inverse = 1.0 / self.own.variances[self.own.codes]
+        return inverse if weights is None else weights * inverse
+
+    @cached_property
+    def roots(self) -> FloatArray:
+        """(n,) factors that give scores residuals of one variance; (1,) where they have one."""
+        return np.ones(1) if self._precision is None else np.sqrt(self._precision)
 
     @cached_property
     def projection(self) -> Projection:
         """The projection on what all terms leave."""
-        return Projection.of(self.groups, self.X, self.slopes)
+        roots = None if self._precision is None else self.roots
+        return Projection.of(self.groups, self.X, self.slopes, roots)
+
+    @cached_property
+    def removed(self) -> FloatArray:
+        """(n,) residuals with all effects as fixed ones, in units of their estimated variance."""
+        return self.projection.residuals(self.y * self.roots)
 
     @cached_property
     def residuals(self) -> FloatArray:
-        """(n,) residuals with all effects as fixed ones."""
-        return self.projection.residuals(self.y)
+        """(n,) the same in units of the variance that they have themselves in their group."""
+        return self.alike(self.removed)
+
+    def alike(self, e: FloatArray) -> FloatArray:
+        """Return residuals, (n,) or (n, m), of one variance in each residual group.
+
+        An estimated variance is also of the outlying scores of its group. Those of drawn
+        residuals have the same share in it.
+        """
+        return e if self.own is None else self.own.divided(e)
 
     def label(self, row: int) -> str:
         """Return the levels of a row in words, with its name if other rows have the same."""
@@ -154,12 +217,12 @@ class DiagnosedRows:
         ----------
         critical : a larger deviate is an outlier
         """
-        e, df = self.residuals, self.projection.df
-        variance, left_out = float(e @ e) / df, np.zeros((e.size, 0))
-        rows: list[int] = []
+        e, df = self.removed, self.projection.df
+        left_out, rows = np.zeros((e.size, 0)), list[int]()
         while len(rows) < _MOST_ROWS and df > 1.0:
-            row = int(np.abs(e).argmax())
-            if not abs(e[row]) > critical * e.std(ddof=1):
+            z = self.alike(e)
+            row = int(np.abs(z).argmax())
+            if not abs(z[row]) > critical * z.std(ddof=1):
                 break
             u = np.zeros(e.size)
             u[row] = 1.0
@@ -176,9 +239,15 @@ class DiagnosedRows:
             return None
         scores = self.y + self.origin
         labels = [f"{self.cell(r)} ({self.name(r)}: {number(scores[r])})" for r in rows]
-        share = 1.0 - float(e @ e) / (variance * self.projection.df)
         one_cell = all(np.ptp(codes[rows]) == 0 for codes in self.codes.values())
-        return OutlyingRows(tuple(labels), variance, float(e @ e) / df, share, one_cell)
+        whole, own_df, lost = self.removed, self.projection.df, self.projection.df - df
+        variance, of = float(whole @ whole) / own_df, ""
+        if self.own is not None:
+            inside, variance, of = self.own.of_rows(rows)
+            whole, e, own_df = whole[inside], e[inside], own_df * inside.mean()
+        rest = float(e @ e) / float(whole @ whole)
+        without = variance * rest * own_df / max(own_df - lost, 1.0)
+        return OutlyingRows(tuple(labels), variance, without, 1.0 - rest, one_cell, of)
 
     def _farthest(self, rows: LongArray) -> list[int]:
         """Return those of some rows that are far from the other data; all if that is not clear.
@@ -193,8 +262,9 @@ class DiagnosedRows:
             coarser = [*finest_first[k:], np.zeros(self.y.size, dtype=np.int64)]
             dropped = [id(codes) for codes in finest_first[:k]]
             slopes = [(codes, z) for codes, z in self.slopes if id(codes) not in dropped]
-            left = Projection.of(coarser, self.X, slopes)
-            of_rows = left.residuals(indicators)[rows], left.residuals(self.y)[rows]
+            left = Projection.of(coarser, self.X, slopes, self.projection.roots)
+            scaled = self.y * self.roots
+            of_rows = left.residuals(indicators)[rows], left.residuals(scaled)[rows]
             distances = np.abs(np.linalg.lstsq(*of_rows, rcond=_EQUAL)[0])
             far = distances >= _CLEAR * distances.max()
             if not far.all():
@@ -215,7 +285,7 @@ class DiagnosedRows:
                 keys, codes = number_combinations(
                     self.codes[a].astype(np.int32), len(self.labels[a]), self.codes[b], n
                 )
-                sums = np.bincount(codes, self.residuals)
+                sums = np.bincount(codes, self.residuals * self.roots)
                 none = np.abs(sums).max() <= _EQUAL * np.abs(self.residuals).max()
                 if none or keys.size * _REPLICATES > self.y.size:
                     continue
@@ -276,8 +346,8 @@ def assess(
     samples, tests = _of_effects(effects, n, seed, left)
     spreads: list[LevelSpread] = []
     outlying = None
-    largest = float(np.abs(rows.y).max())
-    if rows.projection.df < 2.0 or float(np.abs(rows.residuals).max()) <= _CONSTANT * largest:
+    largest = float(np.abs(rows.y * rows.roots).max())
+    if rows.projection.df < 2.0 or float(np.abs(rows.removed).max()) <= _CONSTANT * largest:
         left.append("Residuals are not tested: there are none once all effects are removed.")
     else:
         residuals, more, outlying = _of_residuals(rows, n, stream(seed, 1000))
@@ -293,7 +363,9 @@ def assess(
         normal = normal and np.unique(rows.y).size > _FEW_VALUES
         for k, facet in enumerate(rows.codes):
             spreads.append(_spread(facet, rows))
-            if not _exchange(rows.peers(facet), rows.codes[facet]):
+            if rows.own is not None and facet in rows.own.facets:
+                left.append(_own_variances(facet))
+            elif not _exchange(rows.peers(facet), rows.codes[facet]):
                 left.append(_few_rows(facet))
             elif not normal and np.median(np.bincount(rows.codes[facet])) < _FEWEST_SCORES:
                 left.append(_few_scores(facet))
@@ -345,7 +417,7 @@ def _of_residuals(
     rows: DiagnosedRows, n: int | None, rng: np.random.Generator
 ) -> tuple[EffectSample, list[AssumptionTest], OutlyingRows | None]:
     e, df = rows.residuals, rows.projection.df
-    null = _residual_null(rows.projection, e.size, n_draws(e.size, n), rng)
+    null = _residual_null(rows, n_draws(e.size, n), rng)
     sample = EffectSample("residuals", e / np.sqrt((e @ e) / df), envelope=null.envelope)
     critical = null.critical(ALPHA)
     sample = sample.with_outliers(critical, rows.label)
@@ -359,6 +431,13 @@ def _few_rows(facet: str) -> str:
     )
 
 
+def _own_variances(facet: str) -> str:
+    return (
+        f"Equal residual variances of the levels of {facet} are not tested: each has its own; "
+        "res.test('Residual') compares them with one."
+    )
+
+
 def _few_scores(facet: str) -> str:
     return (
         f"Equal residual variances of the levels of {facet} are not tested: with fewer than "
@@ -366,13 +445,12 @@ def _few_scores(facet: str) -> str:
     )
 
 
-def _residual_null(
-    projection: Projection, size: int, n: int, rng: np.random.Generator
-) -> ShapeNull:
+def _residual_null(rows: DiagnosedRows, n: int, rng: np.random.Generator) -> ShapeNull:
     """Return the statistics of normal errors, from which all effects are removed."""
+    size = rows.y.size
 
     def draw(m: int) -> FloatArray:
-        return projection.residuals(rng.standard_normal((m, size)).T)
+        return rows.alike(rows.projection.residuals(rng.standard_normal((m, size)).T))
 
     return ShapeNull.of(draw, size, size, n)
 
@@ -386,13 +464,12 @@ def _of_cells(
     rng: np.random.Generator,
 ) -> tuple[EffectSample, AssumptionTest]:
     """Return the mean residuals of cells, times the root of their sizes, and their outliers."""
-    from scipy.sparse import csr_array
-
-    size, root = codes.size, np.sqrt(np.bincount(codes))
-    averages = csr_array((1.0 / root[codes], (codes, np.arange(size))))
+    size, weights = codes.size, np.broadcast_to(np.square(rows.roots), codes.shape)
+    root = np.sqrt(np.bincount(codes, weights))
+    averages = summing(codes, rows.roots / root[codes])
 
     def draw(m: int) -> FloatArray:
-        drawn = rows.projection.residuals(rng.standard_normal((m, size)).T)
+        drawn = rows.alike(rows.projection.residuals(rng.standard_normal((m, size)).T))
         return np.asarray(averages @ drawn)
 
     null = ShapeNull.of(draw, root.size, size, n_draws(size, n))
@@ -403,11 +480,15 @@ def _of_cells(
 
 
 def _spread(facet: str, rows: DiagnosedRows) -> LevelSpread:
-    """Return the residual variances of a facet's levels."""
-    e = rows.residuals
-    return level_spread(
-        facet, rows.labels[facet], rows.codes[facet], e, rows.projection.df, excess_kurtosis(e)
+    """Return the residual variances of a facet's levels; the estimated ones if they have own."""
+    e, codes, own = rows.residuals, rows.codes[facet], rows.own
+    found = level_spread(
+        facet, rows.labels[facet], codes, e, rows.projection.df, excess_kurtosis(e)
     )
+    if own is None or facet not in own.facets:
+        return found
+    means = np.bincount(codes, own.variances[own.codes]) / np.bincount(codes)
+    return replace(found, variances=means)
 
 
 def _equal_variances(
@@ -425,7 +506,7 @@ def _equal_variances(
     observed = float(statistic(e[:, None])[0])
     groups = rows.peers(facet)
     drawn = [
-        statistic(rows.projection.residuals(permuted(e, groups, m, rng)))
+        statistic(rows.alike(rows.projection.residuals(permuted(e, groups, m, rng))))
         for m in blocks(e.size, n_draws(4 * e.size, n))
     ]
     p = p_of(observed * (1.0 - _CONSTANT), np.concatenate(drawn))

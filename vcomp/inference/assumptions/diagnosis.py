@@ -75,8 +75,8 @@ class LevelStatistic:
     def __init__(self, codes: LongArray, blocks: Sequence[LongArray]) -> None:
         self.codes, self.counts = codes, np.bincount(codes)
         self.order = np.argsort(codes, kind="stable")
-        self.matrix = _sums(codes)
-        self.blocks = [(block, np.bincount(block), _sums(block)) for block in blocks]
+        self.matrix = summing(codes)
+        self.blocks = [(block, np.bincount(block), summing(block)) for block in blocks]
 
     def __call__(self, e: FloatArray) -> FloatArray:
         """Return the F ratio of each column of residuals, (n, m)."""
@@ -128,10 +128,18 @@ def permuted(e: FloatArray, groups: LongArray, m: int, rng: np.random.Generator)
     return out
 
 
-def _sums(codes: LongArray) -> Any:
+def summing(codes: LongArray, factors: FloatArray | None = None) -> Any:
+    """Return the matrix of sums of rows by group, each times a factor if these are given.
+
+    Parameters
+    ----------
+    codes : (n,) group of each row
+    factors : (n,) of the rows
+    """
     from scipy.sparse import csr_array
 
-    return csr_array((np.ones(codes.size), (codes, np.arange(codes.size))))
+    values = np.ones(codes.size) if factors is None else factors
+    return csr_array((values, (codes, np.arange(codes.size))))
 
 
 def level_spread(
@@ -178,6 +186,8 @@ class FittedRows:
     fitted : (n,) fixed part plus predicted effects
     facets : for each facet the (n,) levels
     covariates : numerical columns of the fixed part and of slopes, (n,) each
+    sd : (n,) residual standard deviations by which pictures divide residuals; None where all
+        scores have one
     """
 
     names: Any
@@ -185,6 +195,7 @@ class FittedRows:
     fitted: FloatArray
     facets: Mapping[str, Any]
     covariates: Mapping[str, FloatArray]
+    sd: FloatArray | None = None
 
     @property
     def resid(self) -> FloatArray:
@@ -319,6 +330,9 @@ class Diagnosis(display.Printed):
     def variances(self, facet: str) -> pd.DataFrame:
         """Return residual variances by level: variance, df and sd.
 
+        They are of scores of weight 1; of a model with residual variances by the levels of
+        another facet, in units of these.
+
         Parameters
         ----------
         facet : its name
@@ -396,7 +410,8 @@ class Diagnosis(display.Printed):
     def plot(self, ax: Any | None = None) -> list[Any]:
         """Draw a page of pictures.
 
-        Residuals against fitted values, with the means of groups of them; normal probability plots
+        Residuals against fitted values, with the means of groups of them, and divided by the
+        standard deviation of each score if these differ; normal probability plots
         of the effects of each term and of the residuals, with an envelope that holds 95 % of the
         draws of normal ones at each place; residuals against each covariate; residual standard
         deviations by level; and pictures as Fig. 1 of Urbano (2016) of the first two crossed
@@ -426,16 +441,21 @@ class Diagnosis(display.Printed):
 
         rows = self.rows
         against = {} if rows is None else {"fitted value": rows.fitted, **rows.covariates}
-        return plots.assumptions(
+        drawn = plots.assumptions(
             {s.name: s.deviates for s in self.samples},
             {s.facet: np.sqrt(s.variances) for s in self.spreads},
             [self._drawn(found) for found in self.tables[:1]],
             envelopes={s.name: s.envelope for s in self.samples if s.envelope is not None},
             residuals={}
             if rows is None
-            else {name: (x, rows.resid) for name, x in against.items()},
+            else {name: (x, rows.resid / (1.0 if rows.sd is None else rows.sd))
+                  for name, x in against.items()},
             ax=ax,
-        )
+        )  # fmt: skip
+        if rows is not None and rows.sd is not None:
+            for panel in drawn[: len(against)]:
+                panel.set_ylabel("standardised residual")
+        return drawn
 
     def summary(self) -> Any:
         """Return the tests, the outliers, and the numbers that deviations affect."""

@@ -38,6 +38,8 @@ class Projection:
     X : (n, p) columns of the fixed part, or None
     slopes : for each slope the group of every row, and the (n,) values by which its effects are
         multiplied, of size 1 or 0 in each group
+    roots : (n,) square roots of the weights by which rows, also of X and slopes, are multiplied;
+        None where all count alike
 
     Examples
     --------
@@ -49,6 +51,7 @@ class Projection:
     groups: tuple[LongArray, ...]
     X: FloatArray | None
     slopes: tuple[tuple[LongArray, FloatArray], ...] = ()
+    roots: FloatArray | None = None
 
     @classmethod
     def of(
@@ -56,6 +59,7 @@ class Projection:
         groups: Sequence[LongArray],
         X: FloatArray | None = None,
         slopes: Sequence[tuple[LongArray, FloatArray]] = (),
+        roots: FloatArray | None = None,
     ) -> Projection:
         """Return the projection of some terms; those that others are nested in are left out.
 
@@ -64,14 +68,15 @@ class Projection:
         groups : for each term the group of every row, from 0
         X : columns of the fixed part
         slopes : for each slope the group of every row and the value of its column
+        roots : square roots of the weights of the rows; responses are multiplied by them
         """
         kept: list[LongArray] = []
         for codes in sorted(groups, key=lambda g: -int(g.max())):
             if not any(_determines(finer, codes) for finer in kept):
                 kept.append(codes)
-        columns = None if X is None or X.shape[1] == 0 else X
-        within = tuple((codes, _of_unit_size(codes, z, kept)) for codes, z in slopes)
-        return cls(tuple(kept), columns, within)
+        columns = None if X is None or X.shape[1] == 0 else _by_row(X, roots)
+        within = tuple((codes, _of_unit_size(codes, z, kept, roots)) for codes, z in slopes)
+        return cls(tuple(kept), columns, within, roots)
 
     def residuals(self, y: FloatArray) -> FloatArray:
         """Return the residuals of one response, (n,), or of several, (n, m)."""
@@ -102,7 +107,7 @@ class Projection:
         from scipy.sparse import csr_array
 
         n = self.groups[0].size
-        ones, rows = np.ones(n), np.arange(n)
+        ones, rows = np.ones(n) if self.roots is None else self.roots, np.arange(n)
         return tuple(csr_array((ones, (rows, codes))) for codes in self.groups)
 
     @cached_property
@@ -135,7 +140,7 @@ class Projection:
             return None, float("nan")
         first = self._matrices[0]
         between = (first.T @ columns).toarray()
-        counts = np.bincount(self.groups[0])[:, None]
+        counts = self._counts(0)[:, None]
         S = (columns.T @ columns).toarray() - between.T @ (between / counts)
         values, vectors = np.linalg.eigh(S)
         known = values > _SINGULAR * values[-1]
@@ -155,16 +160,20 @@ class Projection:
         """The rank of what the columns of X have beyond the terms, if these are swept out."""
         if self.X is None:
             return 0.0
-        others = Projection(self.groups, None, self.slopes)
+        others = Projection(self.groups, None, self.slopes, self.roots)
         rest = others._by_sweeps(self.X / np.linalg.norm(self.X, axis=0))
         return float(np.linalg.matrix_rank(rest, tol=_BEYOND))
 
+    def _counts(self, term: int) -> FloatArray:
+        """Return the number of rows of each group, or the sum of their weights."""
+        weights = None if self.roots is None else np.square(self.roots)
+        return np.bincount(self.groups[term], weights)
+
     def _means(self, term: int, y: FloatArray) -> FloatArray:
-        """Return the mean of its group for every row."""
-        matrix, codes = self._matrices[term], self.groups[term]
-        counts = np.bincount(codes)
-        sums = matrix.T @ y
-        return np.asarray((sums / counts.reshape(-1, *(1,) * (y.ndim - 1)))[codes])
+        """Return the mean of its group for every row, times the root of the weight."""
+        sums, counts = self._matrices[term].T @ y, self._counts(term)
+        means = sums / counts.reshape(-1, *(1,) * (y.ndim - 1))
+        return _by_row(means[self.groups[term]], self.roots)
 
     def _by_sweeps(self, y: FloatArray) -> FloatArray:
         rest = np.array(y)
@@ -183,13 +192,23 @@ class Projection:
         return rest
 
 
-def _of_unit_size(codes: LongArray, z: FloatArray, groups: Sequence[LongArray]) -> FloatArray:
+def _by_row(values: FloatArray, factors: FloatArray | None) -> FloatArray:
+    """Return rows, (n,) or (n, m), times a number each."""
+    return np.asarray(values) if factors is None else (values.T * factors).T
+
+
+def _of_unit_size(
+    codes: LongArray, z: FloatArray, groups: Sequence[LongArray], roots: FloatArray | None
+) -> FloatArray:
     """Return a column of size 1 in each group, or 0 where it is a combination of the terms."""
-    counts, within = np.bincount(codes), z
+    weights = None if roots is None else np.square(roots)
+    within, whole = z, _by_row(z, roots)
     if any(_determines(finer, codes) for finer in groups):
-        within = z - (np.bincount(codes, z) / counts)[codes]
+        sums = np.bincount(codes, z if weights is None else weights * z)
+        within = z - (sums / np.bincount(codes, weights))[codes]
+    within = _by_row(within, roots)
     size = np.sqrt(np.bincount(codes, within * within))
-    rounded = size <= _BEYOND * np.sqrt(np.bincount(codes, z * z))
+    rounded = size <= _BEYOND * np.sqrt(np.bincount(codes, whole * whole))
     return np.asarray(within / np.where(rounded, np.inf, size)[codes])
 
 

@@ -90,6 +90,7 @@ class OutlyingRows:
     variance, without : residual variance with and without them
     share : of the residual sum of squares that they make
     one_cell : whether they have the same levels of all facets
+    of : `` of`` and the residual groups whose variance it is; empty with one variance
     """
 
     labels: tuple[str, ...]
@@ -97,6 +98,7 @@ class OutlyingRows:
     without: float
     share: float = 0.0
     one_cell: bool = False
+    of: str = ""
 
     @property
     def inflation(self) -> float:
@@ -199,7 +201,7 @@ def _of_estimates(
         makes = f"{makes}residual sum of squares. " if alone else ""
         return Verdict(
             number, "strongly" if alone else "yes",
-            f"Without {'; '.join(rows.labels)} the residual variance would be "
+            f"Without {'; '.join(rows.labels)} the residual variance{rows.of} would be "
             f"{display.number(rows.without)} in place of {display.number(rows.variance)}. "
             f"{makes}Check "
             f"{'this result' if one else 'these results'}; correct or leave out what is an error, "
