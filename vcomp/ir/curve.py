@@ -26,8 +26,7 @@ from vcomp.exceptions import (
     is_real,
 )
 from vcomp.ir.agreement import check_sizes
-from vcomp.ir.kernels.binomial import fit_binomial_line
-from vcomp.numerics.kernels import at_once
+from vcomp.ir.binomial_line import fit_binomial_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,9 +38,6 @@ MODELS: tuple[Model, ...] = get_args(Model)
 """The published models, in the order of equations 23 to 25."""
 
 SCALES: tuple[Scale, ...] = get_args(Scale)
-
-_SECONDS = 1e-4
-"""Seconds per point in Python for a curve fitted to shares."""
 
 COLUMNS = ("estimate", "low", "high", "obs_low", "obs_high")
 """Columns of predictions for a test."""
@@ -546,8 +542,7 @@ def _binomial(e: _BySize) -> tuple[FloatArray, FloatArray, float]:
         )
     x = np.log(e.sizes)
     middle = float(e.counts @ x) / e.n
-    fit = at_once(fit_binomial_line, x.size * _SECONDS)
-    level, slope, found = fit(x - middle, e.means, e.counts)
+    level, slope, found = fit_binomial_line(x - middle, e.means, e.counts)
     if not found:
         raise EstimationError("logit was not fitted: Newton's method did not converge")
     line = level + slope * (x - middle)

@@ -1,4 +1,4 @@
-"""Differences between systems, agreement of drawn rankings, and Student's distribution function.
+"""Agreement of drawn rankings, and Student's distribution function.
 
 Systems of each draw come sorted by their true means, the best first. Two of them are equal if
 they are no further apart than a threshold.
@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp._typing import FloatArray, LongArray
 from vcomp.numerics import slices
 from vcomp.numerics.kernels import njit
 
@@ -216,27 +216,3 @@ def student_cdf(x: FloatArray, df: int) -> FloatArray:
             within = sine * nested
         out[some] = 0.5 + 0.5 * within
     return out
-
-
-def all_pairs(
-    S: FloatArray, means: FloatArray, cancelled: float
-) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """Return means and variances of the differences between every two columns.
-
-    Pairs are in the order of the rows of an upper triangle.
-
-    Parameters
-    ----------
-    S : (k, k) covariance matrix of the columns
-    means : (k,) their means
-    cancelled : share of S_ii + S_jj below which their variance has lost too many digits
-
-    Returns
-    -------
-    differences, variances, doubtful : (k(k-1)/2,) each; which variances lie below that share
-    """
-    i, j = np.triu_indices(means.size, 1)
-    diagonal = np.diag(S)
-    total = diagonal[i] + diagonal[j]
-    variances = total - 2.0 * S[i, j]
-    return means[i] - means[j], variances, variances <= cancelled * total

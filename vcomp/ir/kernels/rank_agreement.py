@@ -27,7 +27,6 @@ _AT_ONCE = 2**15
 """Numbers sorted at once, few enough for the cache."""
 
 
-@njit(cache=True, nogil=True)
 def pair_agreement(
     means: FloatArray, truth: FloatArray, tolerances: FloatArray, truth_tolerances: FloatArray
 ) -> LongArray:
@@ -42,43 +41,11 @@ def pair_agreement(
     -------
     counts : (m, 3) concordant less discordant pairs; pairs untied in `means`, and in `truth`
     """
-    m, k = means.shape
-    counts = np.zeros((m, 3), np.int64)
-    for row in range(m):
-        x, y = means[row], truth[row]
-        ex, ey = tolerances[row], truth_tolerances[row]
-        score = untied_x = untied_y = np.int64(0)
-        for i in range(k):
-            xi, yi = x[i], y[i]
-            for j in range(i):
-                dx, dy = x[j] - xi, y[j] - yi
-                sx = np.int64(dx > ex) - np.int64(dx < -ex)
-                sy = np.int64(dy > ey) - np.int64(dy < -ey)
-                score += sx * sy
-                untied_x += sx * sx
-                untied_y += sy * sy
-        counts[row, 0], counts[row, 1], counts[row, 2] = score, untied_x, untied_y
-    return counts
+    above, _, both, below = _above(means, truth, tolerances, truth_tolerances)
+    above_in_means = _above(truth, means, truth_tolerances, tolerances)[0]
+    return np.stack([both - below, above_in_means, above], axis=2).sum(axis=1)
 
 
-@njit(cache=True, nogil=True)
-def _above(
-    i: int, x: FloatArray, y: FloatArray, ex: float, ey: float
-) -> tuple[np.int64, np.int64, np.int64, np.int64]:
-    """Count systems above i in `y`; tied there; above in both; above in `y` and tied in `x`."""
-    xi, yi = x[i], y[i]
-    above = tied = both = half = np.int64(0)
-    for j in range(x.size):
-        dx, dy = x[j] - xi, y[j] - yi
-        better = np.int64(dy > ey)
-        above += better
-        tied += np.int64(abs(dy) <= ey)
-        both += better * np.int64(dx > ex)
-        half += better * np.int64(abs(dx) <= ex)
-    return above, tied, both, half
-
-
-@njit(cache=True, nogil=True)
 def above_in_both(
     means: FloatArray, truth: FloatArray, tolerances: FloatArray, truth_tolerances: FloatArray
 ) -> LongArray:
@@ -93,18 +60,9 @@ def above_in_both(
     -------
     counts : (2, m, k)
     """
-    m, k = means.shape
-    counts = np.empty((2, m, k), np.int64)
-    for row in range(m):
-        for i in range(k):
-            above, _, both, _ = _above(
-                i, means[row], truth[row], tolerances[row], truth_tolerances[row]
-            )
-            counts[0, row, i], counts[1, row, i] = above, both
-    return counts
+    return np.asarray(_above(means, truth, tolerances, truth_tolerances)[::2])
 
 
-@njit(cache=True, nogil=True)
 def mean_share_above(
     means: FloatArray, truth: FloatArray, tolerances: FloatArray, truth_tolerances: FloatArray
 ) -> FloatArray:
@@ -123,22 +81,45 @@ def mean_share_above(
     -------
     sums : (m,)
     """
+    above, tied, both, below = _above(means, truth, tolerances, truth_tolerances)
+    H = np.append(0.0, np.cumsum(1.0 / np.arange(1, means.shape[1])))  # 1/1 + … + 1/n
+    least = np.maximum(above, 1)  # smallest m - 1 that counts
+    reciprocals = H[above + tied - 1] - H[least - 1]
+    from_above = 0.5 * (above + both - below) * reciprocals
+    from_within = 0.5 * (above + tied - least - above * reciprocals)
+    return np.asarray(((from_above + from_within) / tied).sum(axis=1))
+
+
+@njit(cache=True, nogil=True)
+def _above(
+    means: FloatArray, truth: FloatArray, tolerances: FloatArray, truth_tolerances: FloatArray
+) -> LongArray:
+    """Count systems above each in `truth`, tied with it there, and above and below in `means`.
+
+    Those of the last two counts are above it in `truth`. Every system is tied with itself.
+
+    Returns
+    -------
+    counts : (4, m, k)
+    """
     m, k = means.shape
-    H = np.zeros(k)  # sums of 1/1, …, 1/n
-    for n in range(1, k):
-        H[n] = H[n - 1] + 1.0 / n
-    sums = np.zeros(m)
+    counts = np.empty((4, m, k), np.int64)
     for row in range(m):
+        x, y = means[row], truth[row]
+        ex, ey = tolerances[row], truth_tolerances[row]
         for i in range(k):
-            above, tied, both, half = _above(
-                i, means[row], truth[row], tolerances[row], truth_tolerances[row]
-            )
-            least = max(above, np.int64(1))  # smallest m - 1 that counts
-            reciprocals = H[above + tied - 1] - H[least - 1]
-            from_above = (both + 0.5 * half) * reciprocals
-            from_within = 0.5 * (above + tied - least - above * reciprocals)
-            sums[row] += (from_above + from_within) / tied
-    return sums
+            xi, yi = x[i], y[i]
+            above = tied = both = below = np.int64(0)
+            for j in range(k):
+                dx, dy = x[j] - xi, y[j] - yi
+                better = np.int64(dy > ey)
+                above += better
+                tied += np.int64(abs(dy) <= ey)
+                both += better * np.int64(dx > ex)
+                below += better * np.int64(dx < -ex)
+            counts[0, row, i], counts[1, row, i] = above, tied
+            counts[2, row, i], counts[3, row, i] = both, below
+    return counts
 
 
 @njit(cache=True, nogil=True)

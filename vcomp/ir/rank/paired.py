@@ -244,7 +244,9 @@ class PairedDifferences:
         X = X[:, order]
         Z = X - X.mean(axis=1, keepdims=True)
         Z -= Z.mean(axis=0)
-        differences, variances = _all_pairs(X, Z, effects)
+        i, j = pairs = np.triu_indices(effects.size, 1)
+        differences = effects[i] - effects[j]
+        variances = _pair_variances(Z.T @ Z / (len(Z) - 1), X, pairs)
         _make_exact(differences, variances, tolerance)
         n, k = X.shape
         return cls(
@@ -468,18 +470,6 @@ def best_first(effects: FloatArray, tolerance: float) -> tuple[LongArray, FloatA
 _Pairs = tuple[LongArray, LongArray]
 
 
-def _all_pairs(X: FloatArray, Z: FloatArray, effects: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the means and variances of all differences of complete scores `X`."""
-    from vcomp.ir.kernels.drawn_ranks import all_pairs
-
-    S = Z.T @ Z / (len(Z) - 1)
-    differences, variances, doubtful = all_pairs(S, effects, _CANCELLED)
-    if doubtful.any():
-        i, j = np.triu_indices(effects.size, 1)
-        variances[doubtful] = _direct_variances(X, i[doubtful], j[doubtful])
-    return differences, variances
-
-
 def _make_exact(differences: FloatArray, variances: FloatArray, tolerance: float) -> None:
     """Set differences and variances within rounding error of zero to zero, in place."""
     constant = variances <= tolerance**2
@@ -547,14 +537,20 @@ def difference_variances(X: FloatArray, pairs: _Pairs) -> FloatArray:
     (n_pairs,) array
         Exactly zero where the difference varies by rounding alone.
     """
+    S, _, zero = centred_covariances(X)
+    variances = _pair_variances(S, X, pairs)
+    variances[variances <= zero] = 0.0
+    return variances
+
+
+def _pair_variances(S: FloatArray, X: FloatArray, pairs: _Pairs) -> FloatArray:
+    """Return s_ii + s_jj − 2 s_ij of pairs, from the scores where digits cancel."""
     i, j = pairs
-    S, cancelled, zero = centred_covariances(X)
     diagonal = np.diag(S)
     total = diagonal[i] + diagonal[j]
-    variances = total - 2.0 * S[i, j]
-    doubtful = variances <= cancelled * total
+    variances: FloatArray = total - 2.0 * S[i, j]
+    doubtful = variances <= _CANCELLED * total
     variances[doubtful] = _direct_variances(X, i[doubtful], j[doubtful])
-    variances[variances <= zero] = 0.0
     return variances
 
 

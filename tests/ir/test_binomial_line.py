@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from vcomp.ir.kernels.binomial import _log_likelihood, _newton_step, fit_binomial_line
+from vcomp.ir.binomial_line import _log_likelihood, _newton_step, fit_binomial_line
 
 
 def test_a_line_of_logits_at_its_maximum():

@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.numerics.kernels import njit
 
 _MOST_STEPS = 100
 
@@ -15,7 +14,6 @@ _NEAR = 1e-13
 """Tolerance of Newton steps, relative to the linear predictor."""
 
 
-@njit(cache=True, nogil=True)
 def fit_binomial_line(
     x: FloatArray, means: FloatArray, counts: FloatArray
 ) -> tuple[float, float, bool]:
@@ -26,16 +24,12 @@ def fit_binomial_line(
     x : (g,) points, about zero
     means, counts : (g,) mean of the shares observed at each, and their number
     """
-    above = total = 0.0
-    for i in range(x.size):
-        above += counts[i] * means[i]
-        total += counts[i]
-    start = above / total
+    start = float(counts @ means) / float(counts.sum())
     a, b = math.log(start) - math.log1p(-start), 0.0
     fit = _log_likelihood(a, b, x, means, counts)
     for _ in range(_MOST_STEPS):
         step_a, step_b = _newton_step(a, b, x, means, counts)
-        if not (np.isfinite(step_a) and np.isfinite(step_b)):
+        if not (math.isfinite(step_a) and math.isfinite(step_b)):
             break
         if max(abs(step_a), abs(step_b)) <= _NEAR * max(1.0, abs(a), abs(b)):
             return a, b, True
@@ -50,43 +44,25 @@ def fit_binomial_line(
     return a, b, False
 
 
-@njit(cache=True, nogil=True)
 def _newton_step(
     a: float, b: float, x: FloatArray, means: FloatArray, counts: FloatArray
 ) -> tuple[float, float]:
     """Return Newton steps in a and b, solved about the weighted centre of x; nan if singular."""
-    weight, left = np.empty(x.size), np.empty(x.size)
-    total = centre = 0.0
-    for i in range(x.size):
-        line = a + b * x[i]
-        away = math.exp(-abs(line))
-        small, large = away / (1.0 + away), 1.0 / (1.0 + away)
-        weight[i] = counts[i] * small * large
-        left[i] = counts[i] * (means[i] - (large if line > 0.0 else small))
-        total += weight[i]
-        centre += weight[i] * x[i]
-    if not total > 0.0:
-        return np.nan, np.nan
-    centre /= total
-    spread = slope = rest = 0.0
-    for i in range(x.size):
-        deviation = x[i] - centre
-        spread += weight[i] * deviation * deviation
-        slope += left[i] * deviation
-        rest += left[i]
-    if not spread > 0.0:
-        return np.nan, np.nan
-    slope /= spread
-    return rest / total - slope * centre, slope
+    from scipy.special import expit
+
+    line = a + b * x
+    mean = expit(line)
+    weight, left = counts * mean * expit(-line), counts * (means - mean)
+    total = weight.sum()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        centre = weight @ x / total
+        deviation = x - centre
+        slope = left @ deviation / (weight @ np.square(deviation))
+        return float(left.sum() / total - slope * centre), float(slope)
 
 
-@njit(cache=True, nogil=True)
 def _log_likelihood(
     a: float, b: float, x: FloatArray, means: FloatArray, counts: FloatArray
 ) -> float:
-    total = 0.0
-    for i in range(x.size):
-        line = a + b * x[i]
-        log_of_both = max(line, 0.0) + math.log1p(math.exp(-abs(line)))
-        total += counts[i] * (means[i] * line - log_of_both)
-    return total
+    line = a + b * x
+    return float(counts @ (means * line - np.logaddexp(0.0, line)))
