@@ -32,7 +32,7 @@ from vcomp.ir.measures import (
     MinorConflicts,
     PowerRatio,
 )
-from vcomp.numerics.memory import limited_blas
+from vcomp.numerics.parallel import limited_blas
 from vcomp.simulate import CollectionSimulator
 
 RESULTS = Path(__file__).resolve().with_suffix(".csv")

@@ -28,7 +28,7 @@ from vcomp._typing import FloatArray
 from vcomp.ir.measures import Tau, TauAP
 from vcomp.ir.rank.correlation_tables import expected_correlation
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.numerics.memory import limited_blas
+from vcomp.numerics.parallel import limited_blas
 
 _NEW = (20, 100)
 """Topics of new tests."""

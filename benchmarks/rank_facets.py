@@ -23,7 +23,7 @@ import vcomp
 from vcomp._typing import FloatArray
 from vcomp.ir.measures import Tau, TauAP
 from vcomp.ir.rank import TauTarget
-from vcomp.numerics.memory import limited_blas
+from vcomp.numerics.parallel import limited_blas
 
 _MEASURES = (Tau(variant="a"), TauAP())
 

@@ -21,12 +21,12 @@ from scipy.special import gammaln, ndtr, owens_t
 from benchmarks.bias_study.cells import COLLECTIONS, collection_path
 from vcomp import ir
 from vcomp._typing import FloatArray
-from vcomp.ir.kernels.drawn_ranks import student_cdf
+from vcomp.ir.kernels.rank_agreement import student_cdf
 from vcomp.ir.measures import Tau, TauAP
 from vcomp.ir.rank.correlation import ErrorShare, TauEstimator, error_share
 from vcomp.ir.rank.correlation_tables import estimated_tau, expected_correlation
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.numerics.memory import limited_blas
+from vcomp.numerics.parallel import limited_blas
 from vcomp.simulate import CollectionSimulator
 
 _SIZES = (5, 10, 15, 20, 35, 50, 100)

@@ -21,8 +21,7 @@ from benchmarks.bias_study.evaluate import TRUTHS, actual_ranks, expected_ranks
 from vcomp._typing import FloatArray
 from vcomp.ir.rank.correlation_tables import estimated_tau
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.numerics.memory import limited_blas
-from vcomp.numerics.parallel import stream
+from vcomp.numerics.parallel import limited_blas, stream
 
 ESTIMATORS = ("Etau", "Etau.shrunken", "Etau_ap", "Etau_ap.shrunken")
 """As published, and by the library's default."""

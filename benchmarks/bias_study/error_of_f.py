@@ -22,9 +22,9 @@ from benchmarks.bias_study.published import TABLES
 from benchmarks.bias_study.variance import components_of
 from vcomp._typing import FloatArray
 from vcomp.ir.kernels.quantile_tables import effects_at, scores_from_effects
+from vcomp.ir.significance import mean_squares
 from vcomp.ir.simulate.margin import LOW, PER_UNIT
 from vcomp.ir.simulate.simulator import choose_unevenly, pool_size
-from vcomp.ir.two_way_anova import mean_squares
 from vcomp.numerics import limited_blas
 from vcomp.simulate import CollectionSimulator
 

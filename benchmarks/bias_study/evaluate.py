@@ -14,9 +14,9 @@ from vcomp.exceptions import EstimationError
 from vcomp.ir.curve import MODELS, Scale, fit_curve
 from vcomp.ir.measures import MeanMeasure, get
 from vcomp.ir.rank.paired import PairedDifferences
+from vcomp.ir.significance import mean_squares
 from vcomp.ir.simulate.source_comparison import INDICATORS, OriginalCollection
 from vcomp.ir.splits import draw_halves, observed, published_sizes, published_trials
-from vcomp.ir.two_way_anova import mean_squares
 from vcomp.numerics.parallel import stream
 from vcomp.simulate import CollectionSimulator
 

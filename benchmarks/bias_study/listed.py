@@ -27,8 +27,7 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import VcompWarning
 from vcomp.ir.curve import MODELS, Model
 from vcomp.ir.measures import AbsoluteSensitivity, RelativeSensitivity
-from vcomp.numerics.memory import limited_blas
-from vcomp.numerics.parallel import stream
+from vcomp.numerics.parallel import limited_blas, stream
 
 SEED, REPEATS = 20_160_601, 2
 

@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.bias_study.cells import Cell, parts_of
 from benchmarks.bias_study.evaluate import Evaluation, evaluate
 from benchmarks.bias_study.store import Settings, load, save, stacked
-from vcomp.numerics.memory import limited_blas
+from vcomp.numerics.parallel import limited_blas
 
 
 def run_study(

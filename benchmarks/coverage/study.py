@@ -14,7 +14,7 @@ from benchmarks.coverage.cells import Cell, Plan
 from benchmarks.coverage.methods import GROUPS, NORMAL, NORMAL_THEORY, Found, Group
 from benchmarks.coverage.prepared import Prepared
 from vcomp._typing import FloatArray
-from vcomp.numerics.memory import limited_blas
+from vcomp.numerics.parallel import limited_blas
 
 _BATCH = 10
 

@@ -10,8 +10,7 @@ from patsy import EvalEnvironment
 
 import vcomp
 from vcomp.estimators.likelihood import elements
-from vcomp.multivariate.variable_layout import lay_out
-from vcomp.multivariate.variables import read_scores
+from vcomp.multivariate.variables import lay_out, read_scores
 
 SMALL = pd.DataFrame(
     {

@@ -21,8 +21,8 @@ from vcomp.ir.accuracy_estimators import Estimated
 from vcomp.ir.accuracy_result import _empty
 from vcomp.ir.measures import available, get
 from vcomp.ir.scores import as_score_matrix
+from vcomp.ir.significance import two_way_components
 from vcomp.ir.splitting import split_half
-from vcomp.ir.two_way_anova import two_way_components
 
 RNG = np.random.default_rng(7)
 SCORES = np.clip(

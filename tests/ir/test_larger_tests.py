@@ -14,8 +14,8 @@ from vcomp.ir import accuracy, as_score_matrix, average_p_values
 from vcomp.ir.measures import FromSubsets, available, get
 from vcomp.ir.measures.larger_tests import _angle, _carried
 from vcomp.ir.pair_forecast import PairForecast, compare_pairs
+from vcomp.ir.significance import mean_squares
 from vcomp.ir.splits import draw_halves, draw_subsets
-from vcomp.ir.two_way_anova import mean_squares
 
 RNG = np.random.default_rng(1)
 SCORES = (RNG.normal(size=(21, 6)) + np.linspace(0, 1, 6)).round(2)

@@ -27,8 +27,8 @@ from vcomp.ir.reliability_map import (
     exponents_by_collection,
     fit_exponent,
 )
+from vcomp.ir.significance import mean_squares
 from vcomp.ir.splits import FEWEST as FEWEST_TOPICS
-from vcomp.ir.two_way_anova import mean_squares
 
 
 @pytest.fixture(scope="module")

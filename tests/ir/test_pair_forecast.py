@@ -11,7 +11,7 @@ from scipy.special import ndtr, owens_t
 from vcomp.ir.measures import get
 from vcomp.ir.pair_forecast import PairForecast, _exceeds, _mean_p
 from vcomp.ir.rank import PairedDifferences
-from vcomp.ir.two_way_anova import mean_squares
+from vcomp.ir.significance import mean_squares
 
 VARYING = PairForecast.from_scores(
     np.random.default_rng(4).normal(size=(20, 4)) + np.array([0.0, 0.3, 0.5, 0.9])

@@ -10,7 +10,7 @@ from vcomp.exceptions import DataError, EstimationError
 from vcomp.gtheory import crossed_components
 from vcomp.ir import as_score_matrix
 from vcomp.ir.pair_forecast import compare_pairs, two_sided
-from vcomp.ir.two_way_anova import SYSTEM, TOPIC, TwoWay, mean_squares, two_way_components
+from vcomp.ir.significance import SYSTEM, TOPIC, TwoWay, mean_squares, two_way_components
 
 
 def scores(seed=1, n=9, k=4):

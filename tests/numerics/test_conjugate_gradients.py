@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vcomp.numerics.sparse.krylov import conjugate_gradients, log_quadrature
+from vcomp.numerics.sparse.sparse_table import conjugate_gradients, log_quadrature
 
 
 def system(m=40, width=5, seed=0):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import available_bytes, check_memory, limited_blas, memory, slices
+from vcomp.numerics import available_bytes, check_memory, limited_blas, parallel, slices
 
 GIB = 2.0**30
 
@@ -104,7 +104,7 @@ def test_the_rest_of_the_address_space_but_a_quarter_of_a_gibibyte(
 ):
     """The process uses 1,000 pages; a limit of −1 is none."""
     limits = SimpleNamespace(RLIMIT_AS=9, RLIM_INFINITY=-1, getrlimit=lambda kind: (most, kind))
-    monkeypatch.setattr(memory, "resource", limits)
+    monkeypatch.setattr(parallel, "resource", limits)
     root = system(tmp_path, {"proc/self/statm": "1000 20 3 4 0 5 0\n"})
     used = 1000 * os.sysconf("SC_PAGE_SIZE") + 2**28
     assert available_bytes(root) == (8 * GIB if free is None else free - used)
@@ -175,7 +175,7 @@ def test_threads_that_leave_in_any_order_restore_what_was_before(two_threads):
 
 
 def test_threads_are_limited_from_the_first_part_on_until_the_last_is_left(two_threads):
-    limits = memory._Threads()
+    limits = parallel._Threads()
     with limits.part(limited=True):
         assert threads() == {1}
         with limits.part(limited=False):
@@ -191,7 +191,7 @@ def test_a_library_that_is_loaded_while_another_is_limited_is_limited_too(
     import scipy.linalg
     from threadpoolctl import threadpool_limits
 
-    limits = memory._Threads()
+    limits = parallel._Threads()
     monkeypatch.delitem(sys.modules, "scipy.linalg")
     with limits.part(limited=True):
         monkeypatch.setitem(sys.modules, "scipy.linalg", scipy.linalg)
@@ -205,7 +205,7 @@ def test_where_the_system_says_nothing_four_gigabytes_are_assumed(tmp_path, monk
     def unknown(name):
         raise ValueError("unrecognized configuration name")
 
-    monkeypatch.setattr(memory, "resource", None)
+    monkeypatch.setattr(parallel, "resource", None)
     root = f"{tmp_path}/"
     assert available_bytes(root) == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2
     monkeypatch.setattr(os, "sysconf", unknown)

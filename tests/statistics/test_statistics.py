@@ -15,8 +15,8 @@ from vcomp.data.reading import Reading
 from vcomp.data.rows import Rows
 from vcomp.design import learn
 from vcomp.formula import parse
-from vcomp.statistics.cell_totals import tabulate
 from vcomp.statistics.cross_products import CrossProducts, PairTable, accumulate
+from vcomp.statistics.crossed_table import tabulate
 from vcomp.statistics.groupings import product_group_sums
 
 FORMULA = "y ~ x + (1|a) + (1|b) + (1|a:c)"

@@ -558,14 +558,23 @@ def simulate(
     if compare and topics < 2:
         raise PlanError(f"--compare needs two topics or more, not {topics}")
     simulator = ir.fit_collection(scores.matrix(), drop_worst=scores.drop_worst, **how)
-    indicators = Indicators(simulator) if compare else None
+    original = ir.OriginalCollection(simulator.scores) if compare else None
+    indicators: list[Any] = []
+
+    def each(some: Any) -> None:
+        if original is not None:
+            indicators.append(original.indicators(some.scores))
+
     n_rows = write_collections(
-        simulator, target, topics, size, rng=rng, workers=workers, progress=None, each=indicators
+        simulator, target, topics, size, rng=rng, workers=workers, progress=None, each=each
     )
     output.write(str(simulator.true_means.to_csv()).rstrip("\n"), means_file)
     parts = [str(simulator.summary())]
-    if indicators is not None:
-        parts.append(str(indicators.comparison(topics).summary()))
+    if indicators:
+        import numpy as np
+
+        values = np.concatenate(indicators)
+        parts.append(str(ir.SimulationComparison(values, topics, len(simulator.scores)).summary()))
     what = "collection" if size == 1 else "collections"
     parts.append(
         f"{display.count(size)} {what} of {display.count(topics)} topics × "
@@ -573,30 +582,6 @@ def simulate(
         f"true means in {means_file}."
     )
     click.echo("\n\n".join(parts))
-
-
-class Indicators:
-    """Computes indicators of collections as they are written, one at a time.
-
-    Parameters
-    ----------
-    simulator : of the collections
-    """
-
-    def __init__(self, simulator: Any) -> None:
-        self.original = ir.OriginalCollection(simulator.scores)
-        self.n_topics = len(simulator.scores)
-        self.parts: list[Any] = []
-
-    def __call__(self, some: Any) -> None:
-        """Add the indicators of some collections."""
-        self.parts.append(self.original.indicators(some.scores))
-
-    def comparison(self, n_topics: int) -> Any:
-        """Return the comparison of all collections with the original."""
-        import numpy as np
-
-        return ir.SimulationComparison(np.concatenate(self.parts), n_topics, self.n_topics)
 
 
 def _support(text: str | None) -> Any:

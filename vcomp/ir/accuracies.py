@@ -38,8 +38,8 @@ from vcomp.ir.curve import MODELS, Model
 from vcomp.ir.measures import FromSubsets, FTest, Tau, TauAP, several
 from vcomp.ir.rank import AccuracyEstimator, TauEstimator
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix, complete
+from vcomp.ir.significance import SYSTEM, TOPIC, two_way_components
 from vcomp.ir.splitting import split_half
-from vcomp.ir.two_way_anova import SYSTEM, TOPIC, two_way_components
 from vcomp.numerics import seed_from
 
 Measures: TypeAlias = str | Measure | Iterable[str | Measure]

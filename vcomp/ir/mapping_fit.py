@@ -41,8 +41,8 @@ from vcomp.ir.reliability_map import (
     feature_of,
 )
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix, complete
+from vcomp.ir.significance import TwoWay
 from vcomp.ir.splits import FEWEST, Halves, draw_halves, evaluate_halves
-from vcomp.ir.two_way_anova import TwoWay
 from vcomp.numerics import check_count, run, seed_from
 
 if TYPE_CHECKING:

@@ -15,10 +15,15 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.inference.pairwise import Pairs, range_of_normals, simultaneous
 from vcomp.ir.agreement import rounding
-from vcomp.ir.kernels.pair_differences import DROPPED, PRATT, SPLIT, signed_ranks
-from vcomp.ir.kernels.topic_sets import means_of_sets, shuffled_ranges
-from vcomp.ir.significance import paired_tests, settled
-from vcomp.ir.two_way_anova import mean_squares
+from vcomp.ir.kernels.pair_differences import (
+    DROPPED,
+    PRATT,
+    SPLIT,
+    means_of_sets,
+    shuffled_ranges,
+    signed_ranks,
+)
+from vcomp.ir.significance import mean_squares, paired_tests, settled
 from vcomp.numerics import check_memory, limited_blas, run, slices, stream
 from vcomp.numerics.kernels import at_once
 

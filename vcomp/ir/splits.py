@@ -19,7 +19,7 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.ir.agreement import MeanMeasure, MeanRows, Measure
 from vcomp.ir.curve import Scale
-from vcomp.ir.kernels.topic_sets import disjoint_sets, means_of_sets
+from vcomp.ir.kernels.pair_differences import disjoint_sets, means_of_sets
 from vcomp.numerics.kernels import at_once
 
 FEWEST = 2

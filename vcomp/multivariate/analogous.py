@@ -31,7 +31,7 @@ from vcomp._typing import BoolArray, FloatArray, IntArray
 from vcomp.design import number_combinations
 from vcomp.estimators.likelihood import InformationKind, LastPoint, elements
 from vcomp.exceptions import EstimationError
-from vcomp.multivariate.variable_layout import VariableLayout, sums_of
+from vcomp.multivariate.variables import VariableLayout, sums_of
 from vcomp.numerics import Positive, solve
 
 _MOST_COLUMNS = 400
@@ -359,11 +359,15 @@ class _Products:
 
     def share(self, term: int, other: int, variable: int) -> Any:
         """Return the sparse matrix p_gh between the groups of two terms."""
-        from scipy.sparse import diags_array
+        from scipy.sparse import csr_array
 
-        n = self.layout.counts[term][:, variable]
-        inverse = np.divide(1.0, n, out=np.zeros_like(n), where=n > 0.0)
-        return (diags_array(inverse) @ self.layout.table(term, other, variable)).tocsr()
+        layout, pairs = self.layout, self.layout.joint(term, other)
+        there = pairs.counts[:, variable] > 0.0
+        rows, columns = pairs.rows[there], pairs.columns[there]
+        shares = pairs.counts[there, variable] / layout.counts[term][rows, variable]
+        return csr_array(
+            (shares, (rows, columns)), shape=(layout.sizes[term], layout.sizes[other])
+        )
 
     def equations(self, pair: Pair) -> tuple[list[int], FloatArray]:
         """Return the terms whose groups a pair of variables shares, and their coefficients k."""

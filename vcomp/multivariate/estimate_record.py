@@ -20,7 +20,7 @@ from vcomp.inference.intervals import FromComponents, wald_interval
 from vcomp.model import two_way_mean_squares
 from vcomp.multivariate.covariance_components import CovarianceComponents, composite_of
 from vcomp.multivariate.strata_covariances import Strata
-from vcomp.multivariate.variable_layout import VariableLayout, sums_of
+from vcomp.multivariate.variables import VariableLayout, sums_of
 from vcomp.statistics import tabulate
 
 if TYPE_CHECKING:

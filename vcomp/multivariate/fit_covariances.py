@@ -39,8 +39,7 @@ from vcomp.multivariate.strata_covariances import (
     polarised_components,
     polarised_covariance,
 )
-from vcomp.multivariate.variable_layout import VariableLayout, lay_out
-from vcomp.multivariate.variables import read_scores
+from vcomp.multivariate.variables import VariableLayout, lay_out, read_scores
 from vcomp.numerics import is_positive
 
 _LEAST = 1e-10

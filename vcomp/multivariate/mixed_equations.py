@@ -30,7 +30,7 @@ from vcomp.multivariate.stage_traces import (
     subtract_by_level,
     term_traces,
 )
-from vcomp.multivariate.variable_layout import VariableLayout
+from vcomp.multivariate.variables import VariableLayout
 from vcomp.numerics import Positive, slices
 
 

@@ -41,7 +41,7 @@ from vcomp.multivariate.estimate_record import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.multivariate.variable_layout import VariableLayout
+    from vcomp.multivariate.variables import VariableLayout
 
 
 class MultivariateResults(display.Printed):

@@ -27,7 +27,7 @@ from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.design import number_combinations
 from vcomp.display import memory
 from vcomp.exceptions import EstimationError
-from vcomp.multivariate.variable_layout import VariableLayout
+from vcomp.multivariate.variables import VariableLayout
 from vcomp.numerics import available_bytes, slices
 
 

@@ -24,8 +24,7 @@ from vcomp.estimators import ClosedForm, get_estimator
 from vcomp.estimators.likelihood import InformationKind, elements, pair_traces
 from vcomp.estimators.quadratic import TooLargeError, covariance_of_estimates
 from vcomp.exceptions import EstimationError
-from vcomp.multivariate.variable_layout import VariableLayout
-from vcomp.multivariate.variables import combined
+from vcomp.multivariate.variables import VariableLayout, combined
 
 Quadratic = Callable[[FloatArray], FloatArray]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.numerics.memory import available_bytes, check_memory
+from vcomp.numerics.parallel import available_bytes, check_memory
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -76,13 +76,10 @@ def alike_groups(
     ['x', 'y', 'z']
     """
     require_columns(table, ("mean", "group"), "the table of groups")
-    if not len(table):
-        raise DataError("there is no level to draw")
-    k, several = len(table), plural or display.levels_of(facet)
-    ax = new_axes(ax, (6.0, max(2.4, 0.8 + _HEIGHT * min(k, _NAMED_UP_TO))))
-    places = np.arange(k, dtype=float)
-    size = 5.0 if k <= _NAMED_UP_TO else 2.5
-    ax.plot(table["mean"], places, "o", color=COLOURS[0], markersize=size)
+    several = plural or display.levels_of(facet)
+    ax = _axes_of_levels(table, ax, "rank", several)
+    size = 5.0 if len(table) <= _NAMED_UP_TO else 2.5
+    ax.plot(table["mean"], range(len(table)), "o", color=COLOURS[0], markersize=size)
     groups = _members(list(table["group"]))
     low, high = float(table["mean"].min()), float(table["mean"].max())
     span = (high - low) or 1.0
@@ -97,11 +94,20 @@ def alike_groups(
         f"mean of the {escaped(facet)}\n"
         f"lines join {escaped(several)} that do not differ significantly"
     )
+    return ax
+
+
+def _axes_of_levels(table: pd.DataFrame, ax: Any | None, what: str, plural: str) -> Any:
+    """Return axes with a row for each level: their names, or a label with their number."""
+    k = len(table)
+    if not k:
+        raise DataError("there is no level to draw")
+    ax = new_axes(ax, (6.0, max(2.4, 0.8 + _HEIGHT * min(k, _NAMED_UP_TO))))
     if k <= _NAMED_UP_TO:
         name_rows(ax, table.index, smaller_above=15)
     else:
         ax.set_ylim(k - 0.5, -0.5)
-        ax.set_ylabel(f"rank among {display.count(k)} {escaped(several)}")
+        ax.set_ylabel(f"{what} among {display.count(k)} {escaped(plural)}")
     tidy_axes(ax, "x")
     return ax
 
@@ -140,25 +146,14 @@ def rank_sets(
     'rank of the system, with its confidence set'
     """
     require_columns(table, ("rank", "low", "high"), "the table of ranks")
-    if not len(table):
-        raise DataError("there is no level to draw")
+    ax = _axes_of_levels(table, ax, "place", plural or display.levels_of(facet))
     k = len(table)
-    ax = new_axes(ax, (6.0, max(2.4, 0.8 + _HEIGHT * min(k, _NAMED_UP_TO))))
-    places = np.arange(k, dtype=float)
-    width = 3.0 if k <= _NAMED_UP_TO else 1.0
-    ax.hlines(places, table["low"], table["high"], color=GREY, linewidth=width)
-    size = 5.0 if k <= _NAMED_UP_TO else 2.5
-    ax.plot(table["rank"], places, "o", color=COLOURS[0], markersize=size)
+    width, size = (3.0, 5.0) if k <= _NAMED_UP_TO else (1.0, 2.5)
+    ax.hlines(range(k), table["low"], table["high"], color=GREY, linewidth=width)
+    ax.plot(table["rank"], range(k), "o", color=COLOURS[0], markersize=size)
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_xlim(0.5, k + 0.5)
     ax.set_xlabel(f"rank of the {escaped(facet)}, with its confidence set")
-    if k <= _NAMED_UP_TO:
-        name_rows(ax, table.index, smaller_above=15)
-    else:
-        several = plural or display.levels_of(facet)
-        ax.set_ylim(k - 0.5, -0.5)
-        ax.set_ylabel(f"place among {display.count(k)} {escaped(several)}")
-    tidy_axes(ax, "x")
     return ax
 
 

@@ -1,10 +1,10 @@
-from .cell_totals import CellTotals as CellTotals
-from .cell_totals import tabulate as tabulate
 from .cross_products import CrossProducts as CrossProducts
 from .crossed_table import LEAST_FILLED as LEAST_FILLED
 from .crossed_table import MOST_LEVELS as MOST_LEVELS
+from .crossed_table import CellTotals as CellTotals
 from .crossed_table import CrossedTable as CrossedTable
 from .crossed_table import find_crossed_table as find_crossed_table
+from .crossed_table import tabulate as tabulate
 from .groupings import GroupSums as GroupSums
 from .groupings import split_axes as split_axes
 from .groupings import split_columns as split_columns

@@ -10,7 +10,7 @@ import numpy as np
 
 from vcomp import display, plots
 from vcomp.display import SYMBOLS
-from vcomp.exceptions import PlanError, did_you_mean, is_whole
+from vcomp.exceptions import PlanError, check_one_of, did_you_mean, is_whole
 from vcomp.formula import REPLICATE
 from vcomp.gtheory import CoefficientName, DStudy, ObjectiveName
 from vcomp.inference import used_components
@@ -422,11 +422,10 @@ def draw(
     if unknown or not chosen:
         given = repr(unknown[0]) if unknown else "none"
         raise PlanError(f"coefficient is 'Erho2', 'Phi' or both, not {given}")
+    check_one_of("kind", kind, KINDS)
     if kind == "dots":
         return _dots(compared, chosen, plan, ax)
-    if kind == "curves":
-        return _curves(compared, chosen[0], x, ax)
-    raise PlanError(f"kind must be 'dots' or 'curves', not {kind!r}{did_you_mean(kind, KINDS)}")
+    return _curves(compared, chosen[0], x, ax)
 
 
 def _dots(compared: MeasureComparison, chosen: Sequence[str], plan: int, ax: Any | None) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.display import SYMBOLS
-from vcomp.exceptions import EstimationError, PlanError, VcompWarning, did_you_mean, warn
+from vcomp.exceptions import EstimationError, PlanError, VcompWarning, check_one_of, warn
 from vcomp.gtheory import DStudy, first_two_way, requirement_ratio
 from vcomp.inference import Quantities, used_components
 from vcomp.inference.intervals import F_INTERVALS
@@ -195,9 +195,8 @@ def differences(
     progress: bool | None,
 ) -> MeasureDifferences:
     """Return the differences of a coefficient; see :meth:`MeasureComparison.differences`."""
-    _check_coefficient(coefficient)
-    if interval not in get_args(DifferenceInterval):
-        raise PlanError(f"interval must be 'mover', 'robust' or 'bootstrap', not {interval!r}")
+    check_one_of("coefficient", coefficient, tuple(SYMBOLS))
+    check_one_of("interval", interval, get_args(DifferenceInterval))
     sizes, notes = _same_plans(compared)
     studies = compared.studies
     what = f"Differences of {SYMBOLS[coefficient]}"
@@ -242,7 +241,7 @@ def required_ratios(
     progress: bool | None,
 ) -> MeasureDifferences:
     """Return ratios of required sizes; see :meth:`MeasureComparison.required_ratios`."""
-    _check_coefficient(coefficient)
+    check_one_of("coefficient", coefficient, tuple(SYMBOLS))
     studies, goal = compared.studies, compared.goal
     facets = {name: required_facet(study, goal, compared.facet) for name, study in studies.items()}
     unknown = [name for name, facet in facets.items() if facet is None]
@@ -273,14 +272,6 @@ def required_ratios(
 
 
 # Compared quantities ----------------------------------------------------------------------------
-
-
-def _check_coefficient(coefficient: str) -> None:
-    if coefficient not in SYMBOLS:
-        raise PlanError(
-            f"coefficient must be 'Erho2' or 'Phi', not {coefficient!r}"
-            f"{did_you_mean(coefficient, SYMBOLS)}"
-        )
 
 
 def _same_plans(compared: ComparisonRecord) -> tuple[dict[str, FloatArray], tuple[str, ...]]:

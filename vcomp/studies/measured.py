@@ -384,7 +384,7 @@ def compare_measures(
     environment = caller_environment(eval_env, 1)
     arguments = _dstudy_arguments(dstudy, n, alpha, interval)
     further = options_of_fit(options)
-    settings = _Options(method, missing, further, environment, arguments, goal, facet)
+    settings = StudyOptions(method, missing, further, environment, arguments, goal, facet)
     made = _fit_all(measures, settings, workers, progress)
     failures = {m.name: str(f) for m, f in zip(measures, made, strict=True)
                 if isinstance(f, VcompError)}  # fmt: skip
@@ -408,7 +408,7 @@ def compare_measures(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Options:
+class StudyOptions:
     """The options of all fits and D-studies."""
 
     method: MethodName
@@ -445,7 +445,7 @@ _Made = tuple[VarianceComponentsResults, DStudy] | VcompError
 
 
 def _fit_all(
-    measures: list[MeasureModel], settings: _Options, workers: int, progress: bool | None
+    measures: list[MeasureModel], settings: StudyOptions, workers: int, progress: bool | None
 ) -> list[_Made]:
     """Return the fit and D-study of every measure, or the error."""
     current = threading.local()
@@ -454,14 +454,14 @@ def _fit_all(
         measure = measures[number]
         current.name = measure.name
         try:
-            return _one(measure, settings)
+            return fit_measure(measure, settings)
         except (DesignError, EstimationError) as error:
             return error
-        except DataError as error:
+        except (DataError, PlanError) as error:
             # Groups of one table have the same columns, so only this group fails.
-            if measure.labels:
+            if measure.labels and isinstance(error, DataError):
                 return error
-            raise DataError(f"measure {measure.name!r}: {error}") from None
+            raise type(error)(f"measure {measure.name!r}: {error}") from None
 
     with _named_warnings(current) as heard:
         done = run(
@@ -473,21 +473,27 @@ def _fit_all(
     return [done[number] for number in range(len(measures))]
 
 
-def _one(measure: MeasureModel, settings: _Options) -> tuple[VarianceComponentsResults, DStudy]:
+def fit_measure(
+    measure: MeasureModel, settings: StudyOptions
+) -> tuple[VarianceComponentsResults, DStudy]:
+    """Return the fit and the D-study of a measure.
+
+    Raises
+    ------
+    VcompError
+        If the model cannot be fitted, or the D-study not planned.
+    """
     res = measure.data
     if not isinstance(res, VarianceComponentsResults):
         res = _model(measure, settings).fit(settings.method, **settings.options)
     if not res.vcomp.any():
         raise EstimationError("all its components are zero: the scores do not vary")
-    try:
-        study = res.dstudy(**settings.dstudy)
-        required_facet(study, settings.goal, settings.facet)
-        return res, study
-    except PlanError as error:
-        raise PlanError(f"measure {measure.name!r}: {error}") from None
+    study = res.dstudy(**settings.dstudy)
+    required_facet(study, settings.goal, settings.facet)
+    return res, study
 
 
-def _model(measure: MeasureModel, settings: _Options) -> VarianceComponentsModel:
+def _model(measure: MeasureModel, settings: StudyOptions) -> VarianceComponentsModel:
     rows, missing, environment = measure.data, settings.missing, settings.environment
     if measure.response is not None:
         design, response = measure.formula, measure.response

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -11,19 +10,20 @@ import numpy as np
 from vcomp.estimators import MethodName
 from vcomp.exceptions import (
     DataError,
-    EstimationError,
     PlanError,
     VcompError,
     check_alpha,
+    check_one_of,
     did_you_mean,
     guarded,
 )
 from vcomp.gtheory import DStudy
 from vcomp.ir import DocumentUniverse, set_measures
 from vcomp.ir.documents import NORMALIZED, SET_MEASURES, check_universe, measured_sets
-from vcomp.model import VarianceComponentsModel, VarianceComponentsResults
+from vcomp.model import VarianceComponentsResults
 from vcomp.studies.comparison import MeasureComparison
-from vcomp.studies.planned import options_of_fit, required_facet
+from vcomp.studies.measured import MeasureModel, StudyOptions, fit_measure
+from vcomp.studies.planned import options_of_fit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -149,15 +149,20 @@ def per_document_study(
     measured = set_measures if set(names) & set(NORMALIZED) else measured_sets
     sets = _labelled(measured(universe, beta=beta, scores=scores), kind)
     documents = _labelled(universe.scores(scores), kind)
-    settings = _PerDocumentOptions(method, options_of_fit(options), goal, facet, alpha)
     terms, more, by_document, by_set = _TERMS[kind]
     results, studies = {}, {}
-    of_sets = {name: sizes for name, sizes in n.items() if name != "document"}
+
+    def settings(design: str, **sizes: Any) -> StudyOptions:
+        # Without sizes, the D-study has the design of the data with effective sizes.
+        plan = {"design": design if sizes else None, "object": "system", "alpha": alpha, **sizes}
+        return StudyOptions(method, "drop", options_of_fit(options), 0, plan, goal, facet)
+
+    of_sets = settings(by_set, **{name: x for name, x in n.items() if name != "document"})
     for name in names:
-        made = _fit(name, name, terms, sets, by_set, of_sets, settings)
-        results[name], studies[name] = made
-    made = _fit(PER_DOCUMENT, "score", f"{terms} {more}", documents, by_document, n, settings)
-    results[PER_DOCUMENT], studies[PER_DOCUMENT] = made
+        results[name], studies[name] = _fit(name, name, terms, sets, of_sets)
+    results[PER_DOCUMENT], studies[PER_DOCUMENT] = _fit(
+        PER_DOCUMENT, "score", f"{terms} {more}", documents, settings(by_document, **n)
+    )
     return MeasureComparison(
         results=results,
         studies=studies,
@@ -169,41 +174,19 @@ def per_document_study(
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _PerDocumentOptions:
-    """The options of all fits and D-studies."""
-
-    method: MethodName
-    options: Mapping[str, Any]
-    goal: float
-    facet: str | None
-    alpha: float
-
-
 def _fit(
     name: str,
     response: str,
     terms: str,
     frame: pd.DataFrame,
-    design: str,
-    n: Mapping[str, Any],
-    settings: _PerDocumentOptions,
+    settings: StudyOptions,
 ) -> tuple[VarianceComponentsResults, DStudy]:
     """Return the fit and D-study of one measure."""
     formula = " + ".join([f"{response} ~ (1|system)", *(f"(1|{t})" for t in terms.split()[1:])])
     try:
-        res = VarianceComponentsModel(formula, frame).fit(settings.method, **settings.options)
+        return fit_measure(MeasureModel(name, formula, frame), settings)
     except VcompError as error:
         raise type(error)(f"measure {name!r}: {error}") from None
-    if not res.vcomp.any():
-        raise EstimationError(f"measure {name!r}: the scores do not vary")
-    try:
-        # Without sizes, the D-study has the design of the data with effective sizes.
-        study = res.dstudy(design if n else None, object="system", alpha=settings.alpha, **n)
-        required_facet(study, settings.goal, settings.facet)
-    except PlanError as error:
-        raise PlanError(f"measure {name!r}: {error}") from None
-    return res, study
 
 
 def _measure_names(measures: str | Sequence[str]) -> list[str]:
@@ -233,12 +216,7 @@ def _kind_of_assessors(universe: DocumentUniverse, given: Assessors | None) -> A
     alone, strangers = bool((of_a_topic == 1).all()), bool((topics_of == 1).all())
     if given is None:
         return "none" if alone else "nested" if strangers else "crossed"
-    if given not in get_args(Assessors):
-        known = get_args(Assessors)
-        raise PlanError(
-            f"assessors={given!r} is not known{did_you_mean(given, known)}; it is 'crossed', "
-            "'nested' or 'none'"
-        )
+    check_one_of("assessors", given, get_args(Assessors))
     if given == "none" and not alone:
         raise PlanError(
             "assessors='none' needs one assessor for each topic, and there are up to "

@@ -16,7 +16,7 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.data import Missing
 from vcomp.design import Design, LevelGroups, codes_of_facet
 from vcomp.estimators import MethodName
-from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean, guarded, is_whole
+from vcomp.exceptions import DataError, EstimationError, PlanError, check_one_of, guarded, is_whole
 from vcomp.formula import caller_environment
 from vcomp.inference import VarianceComponents
 from vcomp.inference.resampling import (
@@ -520,13 +520,11 @@ def _cells(
                 f"sizes of {facet!r} must be between {_FEWEST} and {most[facet]}, the number of "
                 f"levels{where}, not {outside[0]}"
             )
+    check_one_of("grid", grid, get_args(Grid))
     if grid == "all":
         return [dict(zip(sizes, row, strict=True)) for row in itertools.product(*sizes.values())]
-    if grid == "each":
-        every = [{**most, facet: n} for facet, numbers in sizes.items() for n in numbers]
-        return [dict(pairs) for pairs in dict.fromkeys(tuple(cell.items()) for cell in every)]
-    known = " or ".join(map(repr, get_args(Grid)))
-    raise PlanError(f"grid must be {known}, not {grid!r}{did_you_mean(grid, get_args(Grid))}")
+    every = [{**most, facet: n} for facet, numbers in sizes.items() for n in numbers]
+    return [dict(pairs) for pairs in dict.fromkeys(tuple(cell.items()) for cell in every)]
 
 
 def _levels_by_group(

@@ -20,7 +20,7 @@ from vcomp.estimators.likelihood.iterative_point import COLUMNS_AT_ONCE
 from vcomp.estimators.likelihood.maximisation import maximise
 from vcomp.estimators.likelihood.sparse_equations import PairProducts, build_sparse_equations
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.sparse.krylov import Rademacher
+from vcomp.numerics.sparse.sparse_table import Rademacher
 from vcomp.statistics.cross_products import accumulate
 
 

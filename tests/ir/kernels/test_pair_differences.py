@@ -10,7 +10,6 @@ import pytest
 from scipy import stats
 from scipy.special import stdtr
 
-from vcomp.ir.kernels.drawn_ranks import student_cdf
 from vcomp.ir.kernels.pair_differences import (
     DROPPED,
     PRATT,
@@ -21,6 +20,7 @@ from vcomp.ir.kernels.pair_differences import (
     signed_ranks,
     tail_table,
 )
+from vcomp.ir.kernels.rank_agreement import student_cdf
 from vcomp.ir.significance import PairedTests, _counts, critical_t, paired_tests, signs
 
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from vcomp.ir.kernels.drawn_ranks import (
+from vcomp.ir.kernels.rank_agreement import (
     _counted_agreement,
     _drawn_agreement,
     drawn_agreement,
     drawn_expectation,
+    pair_agreement,
     student_cdf,
 )
-from vcomp.ir.kernels.rank_agreement import pair_agreement
 
 
 def sign(d, threshold):

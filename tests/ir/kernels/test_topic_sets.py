@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from vcomp.ir.kernels.topic_sets import (
+from vcomp.ir.kernels.pair_differences import (
     _add_means,
     _add_means_by_arrays,
     disjoint_sets,

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from vcomp.exceptions import DataError, EstimationError, PlanError
-from vcomp.ir.simulate import write
-from vcomp.ir.simulate.write import write_batches
+from vcomp.ir.simulate import source_comparison as write
+from vcomp.ir.simulate.source_comparison import write_batches
 from vcomp.simulate import fit_collection, write_collections
 
 SCORES = np.random.default_rng(3).beta(2, 3, (12, 5))

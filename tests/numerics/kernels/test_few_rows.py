@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from vcomp.ir.kernels import drawn_ranks
+from vcomp.ir.kernels import rank_agreement
 from vcomp.numerics.kernels import codes
 
 N, LEVELS = 3000, 40
@@ -67,8 +67,8 @@ def test_agreement_of_drawn_rankings(k):
     rng = np.random.default_rng(k)
     means = rng.integers(0, 5, (50, k)).astype(float)
     truth = -np.sort(-rng.integers(0, 5, (50, k)).astype(float), axis=1)
-    found = drawn_ranks.drawn_agreement(means, truth, 1.0)
-    same(found, drawn_ranks._drawn_agreement(means, truth, 1.0))
+    found = rank_agreement.drawn_agreement(means, truth, 1.0)
+    same(found, rank_agreement._drawn_agreement(means, truth, 1.0))
 
 
 COUNTED = {

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from tests.helpers.examples import examples
 from vcomp.design import Chunk
-from vcomp.statistics.batches.cell_sums import table_bytes
+from vcomp.statistics.batches.cell_sums import rows_of_moments, table_bytes
 from vcomp.statistics.batches.cell_table import CellTable, EveryCell, sum_cells, united
-from vcomp.statistics.batches.rows_of_cells import rows_of_moments
 from vcomp.statistics.batches.summed import _response_sums
 from vcomp.statistics.batches.survey import add_up
 

@@ -72,16 +72,11 @@ class Frontiers:
         """Return the efficient designs of all frontiers: no other is both cheaper and better."""
         import pandas as pd
 
-        frames = list(self.tables.values())
-        table = pd.concat(frames)
-        worth = table[self.aim.coefficient] * (1.0 if self.aim.is_coefficient else -1.0)
+        table = pd.concat(list(self.tables.values()))
+        worth = table[self.aim.coefficient].to_numpy() * (1.0 if self.aim.is_coefficient else -1.0)
         order = np.lexsort([-worth, table["cost"]])
-        best, kept = -np.inf, []
-        for place in order:
-            if worth.iloc[place] > best:
-                best = worth.iloc[place]
-                kept.append(place)
-        return table.iloc[kept].reset_index(drop=True)
+        before = np.append(-np.inf, np.fmax.accumulate(worth[order])[:-1])
+        return table.iloc[order[worth[order] > before]].reset_index(drop=True)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -242,9 +237,19 @@ class Allocation(display.Printed, AllocationRecord[S]):
     def frontiers(self) -> Frontiers:
         """The frontier of every design by itself.
 
-        See :class:`~vcomp.gtheory.allocation.result.Frontiers`.
+        The best design for a budget is on the frontier, and so is the best one for a budget just
+        below its cost. See :class:`~vcomp.gtheory.allocation.result.Frontiers`.
         """
-        return _trace_frontiers(self)
+        aim = self.aim
+        # With a goal the frontier extends to this many times the cost of the best design
+        most = aim.budget if aim.budget is not None else 2.0 * self.best.cost
+        tables, is_whole = {}, True
+        for alternative in self.alternatives:
+            rows, has_all = _best_for_budgets(alternative, self.components, aim.coefficient, most)
+            is_whole &= has_all
+            design = str(alternative.problem.plan.design)
+            tables[design] = _frontier_table(self, alternative, rows)
+        return Frontiers(tables, aim, is_whole)
 
     def stability(
         self, draws: int | Replicates = 1000, *, rng: int | np.random.Generator | None = None
@@ -291,9 +296,8 @@ class Allocation(display.Printed, AllocationRecord[S]):
         """
         aim, best = self.aim, self.best
         if aim.budget is not None:
-            title = f"The best design for a budget of {money(aim.budget)}: highest {aim.symbol}"
-            if not aim.is_coefficient:
-                title = f"The best design for a budget of {money(aim.budget)}: lowest {aim.symbol}"
+            most = "highest" if aim.is_coefficient else "lowest"
+            title = f"The best design for a budget of {money(aim.budget)}: {most} {aim.symbol}"
         else:
             sign = "≥" if aim.is_coefficient else "≤"
             title = f"The cheapest design with {aim.goal_words(sign)}"
@@ -327,7 +331,24 @@ class Allocation(display.Printed, AllocationRecord[S]):
         VcompError
             matplotlib is not installed.
         """
-        return _draw(self, self.frontiers, coefficient, ax)
+        aim, best = self.aim, self.best
+        name = aim.coefficient if coefficient is None else coefficient
+        check_one_of("coefficient", name, tuple(SYMBOLS))
+        value, low, high = (
+            float(best.study.columns[f"{name}{end}"][0]) for end in ("", "_low", "_high")
+        )
+        return plots.frontier(
+            {shown(d): t for d, t in self.frontiers.tables.items()},
+            name,
+            is_whole=self.frontiers.is_whole,
+            best=(shown(best.design), best.cost, value),
+            best_label=", ".join(f"{f} = {display.count(n)}" for f, n in best.sizes.items()),
+            best_interval=(low, high),
+            budget=aim.budget,
+            goal=aim.goal if name == aim.coefficient else None,
+            alpha=self.study.alpha,
+            ax=ax,
+        )
 
     def __repr__(self) -> str:
         return encodable(f"Allocation({self.best})")
@@ -412,32 +433,6 @@ def _more(allocation: Allocation[Any]) -> list[str]:
 # The frontier ------------------------------------------------------------------------------------
 
 
-def _trace_frontiers(allocation: AllocationRecord[Any]) -> Frontiers:
-    """Return the frontier of each design.
-
-    The best design for a budget is on the frontier, and so is the best one for a budget just below
-    its cost.
-
-    Parameters
-    ----------
-    allocation : the recommendation
-    """
-    aim = allocation.aim
-    best = allocation.best.cost
-    # With a goal the frontier extends to this many times the cost of the best design
-    most = aim.budget if aim.budget is not None else 2.0 * best
-    tables, is_whole = {}, True
-    for alternative in allocation.alternatives:
-        rows, has_all = _best_for_budgets(
-            alternative, allocation.components, aim.coefficient, most
-        )
-        is_whole &= has_all
-        tables[str(alternative.problem.plan.design)] = _frontier_table(
-            allocation, alternative, rows
-        )
-    return Frontiers(tables, aim, is_whole)
-
-
 def _best_for_budgets(
     alternative: Alternative, components: FloatArray, coefficient: str, most: float
 ) -> tuple[FloatArray, bool]:
@@ -492,39 +487,3 @@ def _frontier_table(
     for name in ("rel_err_var", "abs_err_var", "Erho2", "Phi"):
         columns[name] = projected[name].values(allocation.components)
     return pd.DataFrame(columns)
-
-
-def _draw(
-    allocation: AllocationRecord[Any],
-    frontiers: Frontiers,
-    coefficient: str | None,
-    ax: Any | None,
-) -> Any:
-    """Return the axes on which frontiers are drawn; see :meth:`Allocation.plot`.
-
-    Parameters
-    ----------
-    allocation : the recommendation
-    frontiers : of :func:`_trace_frontiers`
-    coefficient : on the vertical axis, or None
-    ax : matplotlib axes, or None
-    """
-    aim = allocation.aim
-    name = aim.coefficient if coefficient is None else coefficient
-    check_one_of("coefficient", name, tuple(SYMBOLS))
-    best = allocation.best
-    return plots.frontier(
-        {shown(d): t for d, t in frontiers.tables.items()},
-        name,
-        is_whole=frontiers.is_whole,
-        best=(shown(best.design), best.cost, float(best.study.columns[name][0])),
-        best_label=", ".join(f"{f} = {display.count(n)}" for f, n in best.sizes.items()),
-        best_interval=(
-            float(best.study.columns[f"{name}_low"][0]),
-            float(best.study.columns[f"{name}_high"][0]),
-        ),
-        budget=aim.budget,
-        goal=aim.goal if name == aim.coefficient else None,
-        alpha=allocation.study.alpha,
-        ax=ax,
-    )

@@ -149,8 +149,9 @@ def find_stability(
     """
     values, how = _drawn(allocation, draws, rng)
     values = np.maximum(values, 0.0)
-    best, errors = _best_of_each(allocation, values)
-    frame, won, sizes = _frame(allocation, values, best, errors)
+    aims = [allocation.aim] * len(values)
+    each = [Alternative.of_each(a.problem, values, aims) for a in _compared(allocation)]
+    frame, won, sizes = _frame(allocation, values, list(zip(*each, strict=True)))
     first = allocation.alternatives[0]
     alpha = allocation.study.alpha
     facets = list(first.problem.facets)
@@ -286,29 +287,18 @@ def _compared(allocation: AllocationRecord[Any]) -> tuple[Alternative, ...]:
     return (*allocation.alternatives, *allocation.left_out)
 
 
-def _best_of_each(
-    allocation: AllocationRecord[Any], values: FloatArray
-) -> tuple[list[list[Alternative]], FloatArray]:
-    """Return the best sizes of every alternative for every draw, and the errors of the chosen."""
-    first = allocation.alternatives[0]
-    chosen = first.solution.sizes[:1]
-    errors = np.array([first.problem.errors(chosen, v)[0] for v in values])
-    aims = [allocation.aim] * len(values)
-    each = [Alternative.of_each(a.problem, values, aims) for a in _compared(allocation)]
-    return [list(alternatives) for alternatives in zip(*each, strict=True)], errors
-
-
 def _frame(
     allocation: AllocationRecord[Any],
     values: FloatArray,
-    best: list[list[Alternative]],
-    own: FloatArray,
+    best: list[tuple[Alternative, ...]],
 ) -> tuple[pd.DataFrame, LongArray, FloatArray]:
     """Return the table of the draws, the number of the winner, and sizes of the chosen kind."""
     import pandas as pd
 
     aim, first = allocation.aim, allocation.alternatives[0]
     universe = values @ first.problem.universe
+    chosen = first.solution.sizes[:1]
+    own = np.array([first.problem.errors(chosen, v)[0] for v in values])
     with np.errstate(invalid="ignore"):
         mine = universe / (universe + own) if aim.is_coefficient else own
     chosen_cost = float(first.solution.cost[0])

@@ -12,7 +12,7 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_alpha, check_one_of, is_real
 from vcomp.ir.agreement import TopicMeasure, rounding
 from vcomp.ir.scores import ScoreMatrix
-from vcomp.ir.two_way_anova import TwoWay, mean_squares
+from vcomp.ir.significance import TwoWay, mean_squares
 
 _CERTAIN = 1e10
 """Noncentrality above which the power is one; scipy returns nan there."""

@@ -11,7 +11,7 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError
 from vcomp.ir.agreement import MeanMeasure, rounding
 from vcomp.ir.scores import ScoreMatrix
-from vcomp.ir.two_way_anova import TwoWay
+from vcomp.ir.significance import TwoWay
 
 
 @dataclass(frozen=True, slots=True)

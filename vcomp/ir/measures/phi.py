@@ -9,7 +9,7 @@ from vcomp._typing import FloatArray
 from vcomp.ir.agreement import MeanMeasure, rounding
 from vcomp.ir.measures.erho2 import share_of_truth, share_of_variance
 from vcomp.ir.scores import ScoreMatrix
-from vcomp.ir.two_way_anova import TwoWay
+from vcomp.ir.significance import TwoWay
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.ir.agreement import MeanMeasure
 from vcomp.ir.scores import ScoreMatrix
-from vcomp.ir.two_way_anova import TwoWay
+from vcomp.ir.significance import TwoWay
 
 
 @dataclass(frozen=True, slots=True)

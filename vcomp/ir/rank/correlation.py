@@ -203,9 +203,9 @@ class RankDraws:
         Returns
         -------
         (draws, 4) array
-            as of :func:`vcomp.ir.kernels.drawn_ranks.drawn_agreement`
+            as of :func:`vcomp.ir.kernels.rank_agreement.drawn_agreement`
         """
-        from vcomp.ir.kernels.drawn_ranks import drawn_agreement
+        from vcomp.ir.kernels.rank_agreement import drawn_agreement
 
         if n_topics is None:
             return drawn_agreement(self.at_hand, self.truth, threshold)
@@ -216,7 +216,7 @@ class RankDraws:
 
     def expected(self, n_topics: float, threshold: float, row: int = 0) -> FloatArray:
         """Return the expectation of the counts of :meth:`realised` in new tests, in each draw."""
-        from vcomp.ir.kernels.drawn_ranks import drawn_expectation
+        from vcomp.ir.kernels.rank_agreement import drawn_expectation
 
         scales = np.sqrt(n_topics) / self._scales(row)
         return drawn_expectation(self.truth, self.order, self.precision, scales, threshold)
@@ -398,7 +398,7 @@ def _student(z: FloatArray, df: LongArray | FloatArray) -> FloatArray:
         from scipy.special import stdtr
 
         return np.asarray(stdtr(df, z))
-    from vcomp.ir.kernels.drawn_ranks import student_cdf
+    from vcomp.ir.kernels.rank_agreement import student_cdf
 
     out = np.empty(z.size)
     for nu in np.unique(df):

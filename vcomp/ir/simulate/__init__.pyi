@@ -5,5 +5,5 @@ from .simulated_effects import SimulatedScores as SimulatedScores
 from .simulated_effects import simulate_effects as simulate_effects
 from .simulator import CollectionSimulator as CollectionSimulator
 from .simulator import SimulatedCollections as SimulatedCollections
-from .write import check_path as check_path
-from .write import write_collections as write_collections
+from .source_comparison import check_path as check_path
+from .source_comparison import write_collections as write_collections

@@ -11,7 +11,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.numerics.kernels.compilation import njit
-from vcomp.numerics.memory import slices
+from vcomp.numerics.parallel import slices
 
 FEW_ROWS = 2**17
 """Rows up to which NumPy is used, so that nothing is compiled. Both count and sum in the order of

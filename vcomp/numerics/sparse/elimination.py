@@ -18,7 +18,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.numerics.kernels import ldl, selected_inverse
-from vcomp.numerics.memory import limited_blas
+from vcomp.numerics.parallel import limited_blas
 from vcomp.numerics.sparse.elimination_order import EliminationOrder, LeafPairs
 
 _CANCELS = 1e-6

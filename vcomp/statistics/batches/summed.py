@@ -29,7 +29,7 @@ from vcomp.display import memory
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.formula import OmittedColumns
 from vcomp.numerics import slices
-from vcomp.statistics.batches.rows_of_cells import rows_of_cells, rows_of_moments, with_effects
+from vcomp.statistics.batches.cell_sums import rows_of_cells, rows_of_moments, with_effects
 from vcomp.statistics.groupings import Groupings, find_groupings, split_columns
 from vcomp.statistics.statistics import Statistics
 from vcomp.statistics.strata import Cells, StratumStatistics
