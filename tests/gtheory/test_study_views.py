@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.printed_tables import printed_columns, printed_words
 from vcomp.exceptions import PlanError
 from vcomp.gtheory import from_components
-from vcomp.gtheory.phi_lambda import MeanOfScores, phi_lambda, read_cuts
+from vcomp.gtheory.requirement import MeanOfScores, phi_lambda, read_cuts
 from vcomp.gtheory.study_views import _fine, _horizontal, _label
 
 NESTED = {"p": 0.5, "h": 0.1, "i:h": 0.3, "p:h": 0.2, "Residual": 1.4}

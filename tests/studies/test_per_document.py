@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 import vcomp
 from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
 from vcomp.ir.documents.document_files import document_universe
-from vcomp.ir.simulate.track import novelty_like_track
+from vcomp.ir.simulate.effect_draws import novelty_like_track
 from vcomp.studies.per_document import _kind_of_assessors, _labelled
 
 

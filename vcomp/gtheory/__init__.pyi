@@ -1,5 +1,4 @@
 from .allocation import Cost as Cost
-from .phi_lambda import MeanOfScores as MeanOfScores
 from .plan import DStudyPlan as DStudyPlan
 from .plan import PlanOptions as PlanOptions
 from .plan import make_plans as make_plans
@@ -12,6 +11,7 @@ from .projection import weights as weights
 from .published import PublishedComponents as PublishedComponents
 from .published import from_components as from_components
 from .published import from_mean_squares as from_mean_squares
+from .requirement import MeanOfScores as MeanOfScores
 from .requirement import Requirement as Requirement
 from .requirement import check_requirement as check_requirement
 from .requirement import requirement_ratio as requirement_ratio

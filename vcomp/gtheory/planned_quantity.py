@@ -15,14 +15,6 @@ import numpy as np
 
 from vcomp import display
 from vcomp.exceptions import EstimationError, PlanError, check_alpha, guarded
-from vcomp.gtheory.phi_lambda import (
-    MeanOfScores,
-    mean_in_universe,
-    not_below_phi,
-    phi_lambda,
-    read_cuts,
-    source_in_universe,
-)
 from vcomp.gtheory.plan import DStudyPlan, PlanOptions
 from vcomp.gtheory.projection import (
     PLANNED,
@@ -31,7 +23,17 @@ from vcomp.gtheory.projection import (
     planned_quantity,
     weights,
 )
-from vcomp.gtheory.requirement import check_requirement, required_size, requirement_ratio
+from vcomp.gtheory.requirement import (
+    MeanOfScores,
+    check_requirement,
+    mean_in_universe,
+    not_below_phi,
+    phi_lambda,
+    read_cuts,
+    required_size,
+    requirement_ratio,
+    source_in_universe,
+)
 from vcomp.gtheory.study import DStudy, dstudy
 from vcomp.gtheory.universe import all_sizes
 from vcomp.inference import (

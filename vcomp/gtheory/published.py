@@ -15,7 +15,6 @@ from vcomp.codec import Format
 from vcomp.data import InJson
 from vcomp.exceptions import EstimationError, PlanError, did_you_mean, is_real
 from vcomp.formula import REPLICATE
-from vcomp.gtheory.phi_lambda import NO_MEAN, MeanOfScores
 from vcomp.gtheory.plan import gstudy_design
 from vcomp.gtheory.planned_quantity import HasDStudies
 from vcomp.gtheory.published_tables import (
@@ -30,6 +29,7 @@ from vcomp.gtheory.published_tables import (
     sizes_of_df,
     terms_of,
 )
+from vcomp.gtheory.requirement import NO_MEAN, MeanOfScores
 from vcomp.gtheory.universe import positive_size
 from vcomp.inference import Projected, Quantities, VarianceComponents, are_computable
 from vcomp.inference.intervals import (

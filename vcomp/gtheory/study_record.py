@@ -18,7 +18,6 @@ from vcomp.codec import Format, from_plain, stored, to_plain
 from vcomp.display import SYMBOLS
 from vcomp.exceptions import PlanError, check_alpha
 from vcomp.formula import REPLICATE
-from vcomp.gtheory.phi_lambda import NO_MEAN, MeanOfScores
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import (
     QUANTITIES,
@@ -27,7 +26,13 @@ from vcomp.gtheory.projection import (
     quantities,
     weights,
 )
-from vcomp.gtheory.requirement import Requirement, check_requirement, required_size
+from vcomp.gtheory.requirement import (
+    NO_MEAN,
+    MeanOfScores,
+    Requirement,
+    check_requirement,
+    required_size,
+)
 from vcomp.gtheory.universe import check_columns
 from vcomp.inference import (
     LevelVariances,

@@ -15,15 +15,6 @@ from vcomp._typing import FloatArray
 from vcomp.display import SYMBOLS
 from vcomp.exceptions import PlanError, did_you_mean, is_whole
 from vcomp.formula import REPLICATE
-from vcomp.gtheory.phi_lambda import (
-    NO_MEAN,
-    check_mean,
-    mean_in_universe,
-    not_below_phi,
-    phi_lambda,
-    read_cuts,
-    source_in_universe,
-)
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import (
     PLANNED,
@@ -32,6 +23,15 @@ from vcomp.gtheory.projection import (
     planned_quantity,
     quantities,
     weights,
+)
+from vcomp.gtheory.requirement import (
+    NO_MEAN,
+    check_mean,
+    mean_in_universe,
+    not_below_phi,
+    phi_lambda,
+    read_cuts,
+    source_in_universe,
 )
 from vcomp.gtheory.study_record import (
     StudyRecord,

@@ -34,11 +34,11 @@ from .scores import ScoreMatrix as ScoreMatrix
 from .scores import as_score_matrix as as_score_matrix
 from .significance import swap_rates as swap_rates
 from .simulate.collection_fit import fit_collection as fit_collection
+from .simulate.effect_draws import Track as Track
+from .simulate.effect_draws import novelty_like_track as novelty_like_track
 from .simulate.source_comparison import OriginalCollection as OriginalCollection
 from .simulate.source_comparison import SimulationComparison as SimulationComparison
 from .simulate.source_comparison import compare_simulated as compare_simulated
-from .simulate.track import Track as Track
-from .simulate.track import novelty_like_track as novelty_like_track
 from .splitting import SplitHalfStudy as SplitHalfStudy
 from .splitting import split_half as split_half
 from .system_comparison import compare_systems as compare_systems

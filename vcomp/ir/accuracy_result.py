@@ -25,8 +25,7 @@ from vcomp.ir.accuracy_estimators import (
     MeasureEstimator,
     smallest_size,
 )
-from vcomp.ir.agreement import Measure, check_sizes
-from vcomp.ir.curve import whole
+from vcomp.ir.agreement import Measure, check_sizes, whole
 from vcomp.ir.splitting import SplitHalfStudy
 
 if TYPE_CHECKING:

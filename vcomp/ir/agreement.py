@@ -296,6 +296,17 @@ def check_sizes(n_topics: float | Iterable[float]) -> FloatArray:
     return np.array(values, dtype=float)
 
 
+def whole(n: FloatArray) -> FloatArray | LongArray:
+    """Return numbers of topics as integers if all are whole.
+
+    Examples
+    --------
+    >>> whole(np.array([50.0, 100.0]))
+    array([ 50, 100])
+    """
+    return n.astype(np.int64) if (n == np.floor(n)).all() else n
+
+
 def named(measures: Iterable[Measure]) -> dict[str, Measure]:
     """Return measures by name; by name and options if several have the same name.
 

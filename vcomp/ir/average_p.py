@@ -12,8 +12,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, guarded
-from vcomp.ir.agreement import check_sizes
-from vcomp.ir.curve import whole
+from vcomp.ir.agreement import check_sizes, whole
 from vcomp.ir.pair_forecast import PairForecast, PairTest, Sides, check_test, compare_pairs
 from vcomp.ir.scores import ScoresLike, as_score_matrix, complete
 from vcomp.ir.significance import bin_bounds, sums_by_bin

@@ -25,7 +25,7 @@ from vcomp.exceptions import (
     check_one_of,
     is_real,
 )
-from vcomp.ir.agreement import check_sizes
+from vcomp.ir.agreement import check_sizes, whole
 from vcomp.ir.binomial_line import fit_binomial_line
 
 if TYPE_CHECKING:
@@ -263,17 +263,6 @@ def _accuracy(e: FloatArray, scale: Scale) -> FloatArray:
     if scale == "error":
         return e
     return 1.0 - 2.0 * e if scale == "correlation" else 1.0 - e
-
-
-def whole(n: FloatArray) -> FloatArray | LongArray:
-    """Return numbers of topics as integers if all are whole.
-
-    Examples
-    --------
-    >>> whole(np.array([50.0, 100.0]))
-    array([ 50, 100])
-    """
-    return n.astype(np.int64) if (n == np.floor(n)).all() else n
 
 
 def fit_curve(

@@ -23,14 +23,13 @@ from vcomp.exceptions import (
     is_whole,
     warn,
 )
-from vcomp.ir.agreement import MeanMeasure, Measure, check_sizes, named
+from vcomp.ir.agreement import MeanMeasure, Measure, check_sizes, named, whole
 from vcomp.ir.curve import (
     COLUMNS,
     MODELS,
     AccuracyCurve,
     Model,
     fit_curves,
-    whole,
 )
 from vcomp.ir.measures import several
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix, complete

@@ -14,7 +14,7 @@ from vcomp.ir.documents import document_files
 from vcomp.ir.documents import document_universe as universes
 from vcomp.ir.documents.document_files import document_universe, write_per_document
 from vcomp.ir.documents.document_universe import score_table
-from vcomp.ir.simulate.track import novelty_like_track
+from vcomp.ir.simulate.effect_draws import novelty_like_track
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from tests.helpers.examples import examples
 from vcomp.exceptions import DataError, VcompWarning
 from vcomp.ir.documents.document_files import document_universe
 from vcomp.ir.documents.document_universe import set_measures
-from vcomp.ir.simulate.track import novelty_like_track
+from vcomp.ir.simulate.effect_draws import novelty_like_track
 
 
 def one_topic(retrieved, relevant, others=()):

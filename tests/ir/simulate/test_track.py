@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from vcomp.exceptions import DataError, EstimationError, PlanError
-from vcomp.ir.simulate.track import TRACK_EFFECTS, novelty_like_track
+from vcomp.ir.simulate.effect_draws import TRACK_EFFECTS, novelty_like_track
 
 NONE = dict.fromkeys(TRACK_EFFECTS, 0.0)
 

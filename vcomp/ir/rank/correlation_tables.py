@@ -20,8 +20,9 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 from vcomp.data import open_source
 from vcomp.design import LevelGroups, read_groups
-from vcomp.exceptions import DataError, PlanError, did_you_mean, guarded, is_real, warn
+from vcomp.exceptions import DataError, PlanError, did_you_mean, guarded, warn
 from vcomp.inference.intervals import wald_interval
+from vcomp.ir.agreement import check_sizes, whole
 from vcomp.ir.rank.correlation import (
     RankCorrelation,
     RankDraws,
@@ -79,7 +80,7 @@ def estimated_tau(
     >>> estimated_tau(pairs, [3, 30], estimator="urbano").round(3)
     array([0.762, 0.923])
     """
-    n = _positive(n_topics)
+    n = check_sizes(n_topics)
     check_tau_estimator(estimator)
     swaps = Swaps.of(pairs, estimator, 0.0)
     return _moments(pairs, n, swaps, RankCorrelation(variant))[0]
@@ -169,7 +170,7 @@ def correlation_table(
     """
     import pandas as pd
 
-    n = _positive(pairs.n_topics if n_topics is None else n_topics)
+    n = whole(check_sizes(pairs.n_topics if n_topics is None else n_topics))
     columns = correlation_columns(pairs, n, options, correlation, at_hand=n_topics is None)
     return pd.DataFrame(
         {"n": n, **columns},
@@ -246,16 +247,6 @@ def _drawn_values(
         counts = [some.realised(n, options.threshold, row) for some in drawn]
     ranked = correlation.n_ranked(k)
     return np.asarray(np.mean([correlation.of_counts(c, ranked) for c in counts], axis=0))
-
-
-def _positive(n_topics: float | Iterable[float]) -> FloatArray | LongArray:
-    n = list(n_topics) if isinstance(n_topics, Iterable) else [n_topics]
-    if not n:
-        raise PlanError("no number of topics is given")
-    for x in n:
-        if not is_real(x) or not 0 < x < np.inf:
-            raise PlanError(f"the number of topics must be positive, not {x!r}")
-    return np.array(n)
 
 
 def expected_correlation(

@@ -233,27 +233,3 @@ def symmetric_product(
             for c in range(width):
                 out[i, c] += w * x[j, c]
                 out[j, c] += w * x[i, c]
-
-
-@njit(cache=True, nogil=True)
-def transpose(
-    indptr: LongArray, indices: IntArray, weights: FloatArray, n_cols: int
-) -> tuple[LongArray, IntArray, FloatArray]:
-    """Return the transposed matrix, with columns sorted within each row."""
-    n_rows, nnz = indptr.size - 1, indices.size
-    start = np.zeros(n_cols + 1, np.int64)
-    for e in range(nnz):
-        start[indices[e] + 1] += 1
-    for j in range(n_cols):
-        start[j + 1] += start[j]
-    place = start[:-1].copy()
-    rows = np.empty(nnz, np.int32)
-    moved = np.empty(weights.size)
-    for i in range(n_rows):
-        for e in range(indptr[i], indptr[i + 1]):
-            at = place[indices[e]]
-            place[indices[e]] += 1
-            rows[at] = i
-            if weights.size > 0:
-                moved[at] = weights[e]
-    return start, rows, moved

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol
@@ -78,8 +78,17 @@ class SparseTable:
 
     def transposed(self) -> SparseTable:
         """Return the transposed matrix, a copy."""
-        indptr, indices, weights = kernels.transpose(*self._parts, self.n_cols)
-        return SparseTable(indptr, indices, weights, self.shape[0], self.fewest, self.threads)
+        from scipy.sparse import csr_array
+
+        entries = self.weights if self.weights.size else np.ones(self.nnz, np.int8)
+        turned = csr_array((entries, self.indices, self.indptr), shape=self.shape).tocsc()
+        return replace(
+            self,
+            indptr=turned.indptr.astype(np.int64),
+            indices=turned.indices.astype(np.int32),
+            weights=turned.data if self.weights.size else self.weights,
+            n_cols=self.shape[0],
+        )
 
     def times(self, x: FloatArray) -> FloatArray:
         """Return B x for the (n_cols, c) columns of `x`."""
