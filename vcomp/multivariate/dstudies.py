@@ -126,7 +126,51 @@ class MultivariateDStudy(display.Printed):
         -------
         statsmodels.iolib.summary.Summary
         """
-        return _summary(self)
+        first = self.studies[0][-1]
+        facets = first.plan.facets
+        confidence = display.level(first.alpha)
+        names = [name for _ in self.studies for name in self.scores]
+        rows = [row for plan in self.studies for row in plan]
+        cells: dict[str, list[str]] = {}
+        for place, facet in enumerate(facets):
+            cells[facet] = [display.count(float(row.plan.sizes[0][place])) for row in rows]
+        for symbol, name in (("Eρ²", "Erho2"), ("Φ", "Phi")):
+            found = {
+                x: [float(row.columns[name + x][0]) for row in rows] for x in ("", "_low", "_high")
+            }
+            cells[symbol] = [display.coefficient(c) for c in found[""]]
+            intervals = [
+                display.coefficient_interval(low, high)
+                for low, high in zip(found["_low"], found["_high"], strict=True)
+            ]
+            if any(intervals):
+                cells[f"{confidence} interval" + " " * (name == "Phi")] = intervals
+        for symbol, name in (
+            ("σ²(τ)", "universe_var"),
+            ("σ²(δ)", "rel_err_var"),
+            ("σ²(Δ)", "abs_err_var"),
+        ):
+            cells[symbol] = display.fixed(
+                [float(row.columns[name][0]) for row in rows], significant=2
+            )
+        weights = ", ".join(
+            f"{display.number(w)} × {name}"
+            for name, w in zip(self.variables, self.weights, strict=True)
+        )
+        table = display.column_table(
+            cells,
+            title=f"D-study of {len(self.variables)} variables; "
+            f"object of measurement: {self.object}",
+            stubs=names,
+        )
+        notes = [
+            f"composite: {weights}.",
+            f"Eρ²: how reliable differences between {self.object} are (error variance σ²(δ)).",
+            f"Φ: how reliable absolute scores of {self.object} are (error variance σ²(Δ)).",
+            _shares(self),
+            *self.notes,
+        ]
+        return display.summary([table], notes)
 
     def __repr__(self) -> str:
         names = ", ".join(self.variables)
@@ -370,62 +414,6 @@ def _matrices(
     for a, study in enumerate(rows[:-1]):
         matrices[:, a, a] = [float(study.columns[name][0]) for name in _ERRORS]
     return matrices
-
-
-def _summary(study: MultivariateDStudy) -> Any:
-    """Return a summary of planned measurements.
-
-    Parameters
-    ----------
-    study : to print
-
-    Returns
-    -------
-    statsmodels.iolib.summary.Summary
-    """
-    first = study.studies[0][-1]
-    facets = first.plan.facets
-    confidence = display.level(first.alpha)
-    names = [name for _ in study.studies for name in study.scores]
-    rows = [row for plan in study.studies for row in plan]
-    cells: dict[str, list[str]] = {}
-    for place, facet in enumerate(facets):
-        cells[facet] = [display.count(float(row.plan.sizes[0][place])) for row in rows]
-    for symbol, name in (("Eρ²", "Erho2"), ("Φ", "Phi")):
-        found = {
-            x: [float(row.columns[name + x][0]) for row in rows] for x in ("", "_low", "_high")
-        }
-        cells[symbol] = [display.coefficient(c) for c in found[""]]
-        intervals = [
-            display.coefficient_interval(low, high)
-            for low, high in zip(found["_low"], found["_high"], strict=True)
-        ]
-        if any(intervals):
-            cells[f"{confidence} interval" + " " * (name == "Phi")] = intervals
-    for symbol, name in (
-        ("σ²(τ)", "universe_var"),
-        ("σ²(δ)", "rel_err_var"),
-        ("σ²(Δ)", "abs_err_var"),
-    ):
-        cells[symbol] = display.fixed([float(row.columns[name][0]) for row in rows], significant=2)
-    weights = ", ".join(
-        f"{display.number(w)} × {name}"
-        for name, w in zip(study.variables, study.weights, strict=True)
-    )
-    table = display.column_table(
-        cells,
-        title=f"D-study of {len(study.variables)} variables; "
-        f"object of measurement: {study.object}",
-        stubs=names,
-    )
-    notes = [
-        f"composite: {weights}.",
-        f"Eρ²: how reliable differences between {study.object} are (error variance σ²(δ)).",
-        f"Φ: how reliable absolute scores of {study.object} are (error variance σ²(Δ)).",
-        _shares(study),
-        *study.notes,
-    ]
-    return display.summary([table], notes)
 
 
 def _shares(study: MultivariateDStudy) -> str:

@@ -233,7 +233,33 @@ class MeasureComparison(display.Printed, ComparisonRecord):
         0  keywords    300  600.0  0.966
         1  sentence    120  600.0  0.950
         """
-        return best_for_each(self, cost, budget, goal, coefficient, options)
+        import pandas as pd
+
+        costs = _costs(self, cost)
+        rows, reasons = [], {}
+        for name, study in self.studies.items():
+            try:
+                found = study.optimize(
+                    costs[name], budget=budget, goal=goal, coefficient=coefficient, **options
+                )
+            except PlanError as error:
+                reasons[name] = str(error)
+                continue
+            first = found.table.head(1).copy()
+            first.insert(0, "measure", name)
+            rows.append(first)
+        if not rows:
+            name, reason = next(iter(reasons.items()))
+            raise PlanError(f"measure {name!r}: {reason}")
+        table = pd.concat(rows)
+        by_cost = goal is not None
+        column = "cost" if by_cost else coefficient
+        up = by_cost or coefficient.endswith("_var")
+        table = table.sort_values(column, ascending=up, kind="stable")
+        if reasons:
+            none = pd.DataFrame({"measure": list(reasons), "reason": list(reasons.values())})
+            table = pd.concat([table, none])
+        return table.reset_index(drop=True)
 
     def summary(self) -> Any:
         """Return a printable summary: the measures side by side, with intervals.
@@ -281,7 +307,15 @@ class MeasureComparison(display.Printed, ComparisonRecord):
         VcompError
             If matplotlib is not installed.
         """
-        return draw(self, kind, coefficient, x, plan, ax)
+        chosen = (coefficient,) if isinstance(coefficient, str) else tuple(coefficient)
+        unknown = [c for c in chosen if c not in SYMBOLS]
+        if unknown or not chosen:
+            given = repr(unknown[0]) if unknown else "none"
+            raise PlanError(f"coefficient is 'Erho2', 'Phi' or both, not {given}")
+        check_one_of("kind", kind, KINDS)
+        if kind == "dots":
+            return _dots(self, chosen, plan, ax)
+        return _curves(self, chosen[0], x, ax)
 
     def __repr__(self) -> str:
         return f"<MeasureComparison: {', '.join(self.results)}>"
@@ -408,26 +442,6 @@ _POINTS = 100
 """Points of a plotted curve."""
 
 
-def draw(
-    compared: MeasureComparison,
-    kind: str,
-    coefficient: str | Sequence[str],
-    x: str | None,
-    plan: int,
-    ax: Any | None,
-) -> Any:
-    """Draw the measures and return the axes; see :meth:`MeasureComparison.plot`."""
-    chosen = (coefficient,) if isinstance(coefficient, str) else tuple(coefficient)
-    unknown = [c for c in chosen if c not in SYMBOLS]
-    if unknown or not chosen:
-        given = repr(unknown[0]) if unknown else "none"
-        raise PlanError(f"coefficient is 'Erho2', 'Phi' or both, not {given}")
-    check_one_of("kind", kind, KINDS)
-    if kind == "dots":
-        return _dots(compared, chosen, plan, ax)
-    return _curves(compared, chosen[0], x, ax)
-
-
 def _dots(compared: MeasureComparison, chosen: Sequence[str], plan: int, ax: Any | None) -> Any:
     fewest = min(len(study.plan) for study in compared.studies.values())
     if not is_whole(plan) or not 0 <= plan < fewest:
@@ -505,44 +519,6 @@ def _horizontal(studies: list[DStudy], x: str | None) -> str:
             f"of {common}"
         )
     return x
-
-
-def best_for_each(
-    compared: MeasureComparison,
-    cost: Any,
-    budget: float | None,
-    goal: float | None,
-    coefficient: ObjectiveName,
-    options: Mapping[str, Any],
-) -> pd.DataFrame:
-    """Return the best design of every measure; see :meth:`MeasureComparison.best`."""
-    import pandas as pd
-
-    costs = _costs(compared, cost)
-    rows, reasons = [], {}
-    for name, study in compared.studies.items():
-        try:
-            found = study.optimize(
-                costs[name], budget=budget, goal=goal, coefficient=coefficient, **options
-            )
-        except PlanError as error:
-            reasons[name] = str(error)
-            continue
-        first = found.table.head(1).copy()
-        first.insert(0, "measure", name)
-        rows.append(first)
-    if not rows:
-        name, reason = next(iter(reasons.items()))
-        raise PlanError(f"measure {name!r}: {reason}")
-    table = pd.concat(rows)
-    by_cost = goal is not None
-    column = "cost" if by_cost else coefficient
-    up = by_cost or coefficient.endswith("_var")
-    table = table.sort_values(column, ascending=up, kind="stable")
-    if reasons:
-        none = pd.DataFrame({"measure": list(reasons), "reason": list(reasons.values())})
-        table = pd.concat([table, none])
-    return table.reset_index(drop=True)
 
 
 def _costs(compared: MeasureComparison, cost: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from vcomp import display, plots
 from vcomp._typing import FloatArray, LongArray
 from vcomp.display import SYMBOLS
-from vcomp.exceptions import PlanError, did_you_mean
+from vcomp.exceptions import PlanError, check_one_of, did_you_mean
 from vcomp.formula import REPLICATE
 from vcomp.gtheory import DStudy, first_two_way, requirement_ratio
 from vcomp.inference import TwoWayMeanSquares
@@ -24,37 +24,6 @@ from vcomp.studies.planned import COEFFICIENTS, planned, required_facet
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def draw(study: SubsampleStudy, quantity: str, x: str | None, kind: str, ax: Any | None) -> Any:
-    """Draw the study and return the axes; see :meth:`SubsampleStudy.plot`.
-
-    Parameters
-    ----------
-    study : to draw
-    quantity : one of its quantities
-    x : facet on the horizontal axis, or None
-    kind : ``"span"`` or ``"values"``
-    ax : matplotlib axes, or None
-    """
-    if kind not in get_args(Kind):
-        known = " or ".join(map(repr, get_args(Kind)))
-        raise PlanError(f"kind must be {known}, not {kind!r}{did_you_mean(kind, get_args(Kind))}")
-    full = study.full(quantity)
-    facet = _horizontal(study, x)
-    table = study.table
-    table = table[table["quantity"] == quantity]
-    label = _symbol(study, quantity)
-    return plots.subsets(
-        table,
-        facet,
-        [f for f in study.facets if f != facet],
-        full=full,
-        kind="span" if kind == "span" else "values",
-        label=label,
-        alpha=study.dstudy.alpha,
-        ax=ax,
-    )
 
 
 def _horizontal(study: SubsampleStudy, x: str | None) -> str:
@@ -392,7 +361,18 @@ class SubsampleStudy(display.Printed):
         Eρ²
         length of the 95 % span
         """
-        return draw(self, what, x, kind, ax)
+        check_one_of("kind", kind, get_args(Kind))
+        full, facet, table = self.full(what), _horizontal(self, x), self.table
+        return plots.subsets(
+            table[table["quantity"] == what],
+            facet,
+            [f for f in self.facets if f != facet],
+            full=full,
+            kind=kind,
+            label=_symbol(self, what),
+            alpha=self.dstudy.alpha,
+            ax=ax,
+        )
 
     def __repr__(self) -> str:
         sizes = f"each of {len(self.cells)} sizes" if len(self.cells) > 1 else "one size"

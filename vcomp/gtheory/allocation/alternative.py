@@ -273,19 +273,14 @@ class AllocationRecord(Generic[S]):
     @cached_property
     def best(self) -> AllocatedDesign[S]:
         """The recommended design, with intervals from the source of the D-study."""
-        return _designed(self, self.alternatives[0])
-
-
-def _designed(record: AllocationRecord[S], alternative: Alternative) -> AllocatedDesign[S]:
-    """Return the best sizes of a design as a D-study with intervals."""
-    problem, solution = alternative.problem, alternative.solution
-    sizes = problem.sizes(solution.sizes[:1])
-    plan = replace(problem.plan, sizes=sizes)
-    by_facet = dict(zip(plan.facets, sizes[0].tolist(), strict=True))
-    order = [f for f in plan.design.outer_first if f in by_facet]
-    whole = {f: int(by_facet[f]) if by_facet[f].is_integer() else by_facet[f] for f in order}
-    study = of_other_plan(record.study, plan, record.study.source)
-    return AllocatedDesign(str(plan.design), whole, float(solution.cost[0]), study, record.aim)
+        problem, solution = self.alternatives[0].problem, self.alternatives[0].solution
+        sizes = problem.sizes(solution.sizes[:1])
+        plan = replace(problem.plan, sizes=sizes)
+        by_facet = dict(zip(plan.facets, sizes[0].tolist(), strict=True))
+        order = [f for f in plan.design.outer_first if f in by_facet]
+        whole = {f: int(by_facet[f]) if by_facet[f].is_integer() else by_facet[f] for f in order}
+        study = of_other_plan(self.study, plan, self.study.source)
+        return AllocatedDesign(str(plan.design), whole, float(solution.cost[0]), study, self.aim)
 
 
 def design_words(chosen: AllocatedDesign[Any]) -> str:

@@ -321,7 +321,23 @@ class CollectionSimulator:
         ----------
         Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Section 5.2.
         """
-        return simulator_summary(self)
+        n_topics, n_systems = self.scores.shape
+        head = display.plain_table(
+            [
+                ("Stochastic simulation", f"from {n_topics:,} topics × {n_systems:,} systems"),
+                (f"margins: {self.family}", f"scale: {_scale(self)}"),
+                (f"copula: {_copula(self)}", ""),
+            ]
+        )
+        found, forced = self.found, _forced(self)
+        cells = {
+            "collection": display.fixed(found["collection"], decimals=2),
+            "simulated": display.fixed(found["simulated"], decimals=2),
+            "requested": [forced.get(name, "") for name in found.index],
+        }
+        stubs = [_MEASURED[name] for name in found.index]
+        table = display.column_table(cells, title="Found", stubs=stubs, align="rrl")
+        return display.summary([head, table], _notes(self))
 
     @property
     def found(self) -> pd.DataFrame:
@@ -334,7 +350,17 @@ class CollectionSimulator:
         simulated collections of 50 topics, in standard errors of random sampling. Simulated are
         1,000 topics, and 100 collections, with seed 0.
         """
-        return found_table(self)
+        import pandas as pd
+
+        drawn = self.draw(_TOPICS, stream(0, 0))
+        simulated = measures_of(drawn)
+        means = np.array([self.draw(_SIZE, stream(0, 1 + k)).mean() for k in range(_COLLECTIONS)])
+        # Without random sampling, topics of one collection are too similar to estimate the error.
+        topics = (drawn if self.random_sampling else self.scores).mean(axis=1)
+        error = topics.std(ddof=1) / np.sqrt(_SIZE)
+        simulated["sampling"] = float(means.std(ddof=1) / error)
+        columns = {"collection": measures_of(self.scores), "simulated": simulated}
+        return pd.DataFrame(columns).loc[list(_MEASURED)]
 
     def _draw_into(self, out: FloatArray, rng: np.random.Generator) -> None:
         if self.topic_margin is None:
@@ -469,53 +495,6 @@ def measures_of(X: FloatArray) -> dict[str, float]:
         "between": float(np.sqrt(np.mean(table.correlations[upper] ** 2))),
         "sampling": float("nan"),
     }
-
-
-def found_table(simulator: Any) -> pd.DataFrame:
-    """Return the table of measured properties; see :attr:`CollectionSimulator.found`.
-
-    Parameters
-    ----------
-    simulator : of a collection
-    """
-    import pandas as pd
-
-    drawn = simulator.draw(_TOPICS, stream(0, 0))
-    simulated = measures_of(drawn)
-    means = np.array([simulator.draw(_SIZE, stream(0, 1 + k)).mean() for k in range(_COLLECTIONS)])
-    # Without random sampling, topics of one collection are too similar to estimate the error.
-    topics = (drawn if simulator.random_sampling else simulator.scores).mean(axis=1)
-    error = topics.std(ddof=1) / np.sqrt(_SIZE)
-    simulated["sampling"] = float(means.std(ddof=1) / error)
-    columns = {"collection": measures_of(simulator.scores), "simulated": simulated}
-    return pd.DataFrame(columns).loc[list(_MEASURED)]
-
-
-def simulator_summary(simulator: Any) -> Any:
-    """Return a summary of a simulator; see :meth:`CollectionSimulator.summary`.
-
-    Parameters
-    ----------
-    simulator : of a collection
-    """
-    n_topics, n_systems = simulator.scores.shape
-    head = display.plain_table(
-        [
-            ("Stochastic simulation", f"from {n_topics:,} topics × {n_systems:,} systems"),
-            (f"margins: {simulator.family}", f"scale: {_scale(simulator)}"),
-            (f"copula: {_copula(simulator)}", ""),
-        ]
-    )
-    found = found_table(simulator)
-    forced = _forced(simulator)
-    cells = {
-        "collection": display.fixed(found["collection"], decimals=2),
-        "simulated": display.fixed(found["simulated"], decimals=2),
-        "requested": [forced.get(name, "") for name in found.index],
-    }
-    stubs = [_MEASURED[name] for name in found.index]
-    table = display.column_table(cells, title="Found", stubs=stubs, align="rrl")
-    return display.summary([head, table], _notes(simulator))
 
 
 def _forced(simulator: Any) -> dict[str, str]:
