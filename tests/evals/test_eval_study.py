@@ -46,6 +46,13 @@ def test_models_on_items_are_systems_on_topics():
         assert found.table[ours].to_numpy() == pytest.approx(ranks[theirs].to_numpy(), rel=1e-9)
     p = found.comparisons.table["p_adjusted"].to_numpy()
     assert p == pytest.approx(tukey.table["p_adjusted"].to_numpy(), rel=1e-6)
+    best = found.comparisons.probability_of_best()["probability"]
+    assert found.table["p_best"].equals(best.rename("p_best"))
+    assert f"{best.iloc[0]:.1%}".replace("%", " %") in printed_words(found)
+    holm = vcomp.evals.study(data, adjust="holm").comparisons
+    assert holm.correction == "holm"
+    maximum = vcomp.evals.study(data, adjust="max-t").comparisons
+    assert maximum.table["p_adjusted"].to_numpy() == pytest.approx(p, rel=1e-12)
     assert found.ahead == tuple(ranks.index[ranks["low"] == 1])
     worse = tukey.table[tukey.table["significant"]]
     assert set(found.worse_than("m3")) == set(worse.loc[worse["second"] == "m3", "first"])
@@ -189,6 +196,7 @@ def test_logs_are_read_and_compared():
         (lambda: scores().assign(metric="f1"), {"metric": "acc"}, "no metric 'acc'; there are"),
         (lambda: scores().assign(score=1.0), {}, "all scores are 1: they show neither"),
         (lambda: scores(), {"alpha": 2}, "alpha must be between 0 and 1"),
+        (lambda: scores(), {"adjust": "fdr_bh"}, "adjust must be 'tukey', 'max-t' or 'holm'"),
         (lambda: scores(), {"prices": 3}, "prices are a mapping such as"),
         (lambda: scores(), {"prices": {"itm": 3}}, r"per 'itm'.* \(did you mean 'item'\?\)"),
         (lambda: scores(), {"prices": {"item": -1}}, "the price per item must be a number from 0"),

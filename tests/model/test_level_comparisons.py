@@ -303,6 +303,50 @@ def test_dunnett_of_any_layout_is_an_integral_of_its_correlations():
     assert res.compare_levels("sys", "dunnett", baseline="s0").table["low"].notna().all()
 
 
+def test_max_t_of_a_balanced_layout_is_tukeys(balanced):
+    found = balanced.compare_levels("sys", "max-t")
+    tukey = balanced.compare_levels("sys", "tukey").table
+    columns = ["p_adjusted", "low", "high"]
+    np.testing.assert_array_equal(found.table[columns], tukey[columns])
+    assert found.symbol == "t"
+    assert found.table["statistic"].abs().to_numpy() * np.sqrt(2.0) == pytest.approx(
+        tukey["statistic"].to_numpy(), rel=1e-12
+    )
+    assert found.ranks().equals(balanced.compare_levels("sys", "tukey").ranks())
+
+
+def test_max_t_of_any_layout_has_the_covariance_of_the_fit():
+    data = two_way(9, 3)[1].drop([1, 2, 4, 5, 9, 13, 16, 20, 22, 25])
+    res = vcomp.fit("score ~ sys + (1|topic)", data)
+    found = res.compare_levels("sys", "max-t", ddf="normal")
+    columns = [name for name in res.fe_params.index if name.startswith("sys")]
+    cov = res.cov_params().loc[columns, columns].to_numpy()
+    rows = np.array([[1, 0], [0, 1], [1, -1]]) @ np.linalg.cholesky(cov)
+    rows /= np.linalg.norm(rows, axis=1)[:, None]
+    # The length of two normals exceeds r with probability exp(-r²/2).
+    angle = np.linspace(0.0, np.pi, 4001)[:-1]
+    reach = np.abs(rows @ np.array([np.cos(angle), np.sin(angle)])).max(axis=0)
+    for t, p in zip(found.table["statistic"], found.table["p_value"], strict=True):
+        assert p == pytest.approx(np.exp(-0.5 * (t / reach) ** 2).mean(), rel=5e-3)
+    assert "quasi-Monte Carlo" in str(found)
+    loose = res.compare_levels("sys", "tukey", ddf="normal").table
+    assert (found.table["high"] <= loose["high"] + 1e-3).all()
+
+
+def test_the_probability_of_the_best_level(main_effects):
+    found = main_effects.compare_levels("sys").probability_of_best()
+    assert found.index.tolist() == main_effects.compare_levels("sys").groups.index.tolist()
+    assert found["probability"].sum() == pytest.approx(1.0, rel=1e-12)
+    two = main_effects.compare_levels("sys", levels=["a", "b"])
+    d, se, df = two.table[["difference", "std_error", "df"]].to_numpy()[0]
+    best = two.probability_of_best()["probability"]
+    assert best["a"] == pytest.approx(stats.t.cdf(d / se, df), abs=1e-3)
+    least = two.probability_of_best("smallest")["probability"]
+    assert least["a"] == pytest.approx(best["b"], abs=1e-3)
+    with pytest.raises(PlanError, match="needs errors of a fit"):
+        vcomp.ir.compare_systems(two_way(9, 3)[0]).probability_of_best()
+
+
 # Random terms ----------------------------------------------------------------------------------
 
 
@@ -500,10 +544,11 @@ def test_the_result_is_printed_and_drawn(main_effects):
     [
         ({"facet": "sis"}, PlanError, "neither a factor.*did you mean 'sys'.*'topic'"),
         ({"facet": "x"}, FormulaError, "numerical covariate.*write C\\(x\\)"),
-        ({"test": "hsd"}, PlanError, "test must be 't', 'tukey' or 'dunnett'"),
+        ({"test": "hsd"}, PlanError, "test must be 't', 'tukey', 'max-t' or 'dunnett'"),
         ({"test": "holm"}, PlanError, "'holm' is a correction of t-tests: correction='holm'"),
         ({"test": "tukey", "correction": "holm"}, PlanError, "need no correction="),
         ({"test": "tukey", "baseline": "a"}, PlanError, "with a baseline use 'dunnett'"),
+        ({"test": "max-t", "baseline": "a"}, PlanError, "test='max-t' is of all pairs"),
         ({"test": "dunnett"}, PlanError, "name it by baseline="),
         ({"correction": "bonf"}, PlanError, "correction must be"),
         ({"levels": "ab"}, PlanError, "a list of levels of sys, not the text 'ab'"),
@@ -528,7 +573,7 @@ def test_differences_without_error_are_certain():
     """Of 0 they have p = 1, of others p = 0."""
     d, nothing = np.array([0.0, 2.0, -3.0]), np.zeros(3)
     tests = ContrastTest(d, nothing, np.full(3, 5.0), np.full(3, np.nan), np.full(3, np.nan))
-    found, _ = _values("t", tests, lambda: np.zeros((3, 3)), 3, 0.05)
+    found, _ = _values("t", tests, lambda: np.zeros((3, 3)), np.triu_indices(3, 1), 0.05)
     np.testing.assert_array_equal(found["statistic"], [0.0, np.inf, -np.inf])
     np.testing.assert_array_equal(found["p_value"], [1.0, 0.0, 0.0])
     np.testing.assert_array_equal(found["low"], d)
@@ -537,7 +582,7 @@ def test_differences_without_error_are_certain():
 
 def test_differences_without_error_have_no_correlations():
     with pytest.raises(EstimationError, match="standard errors above zero"):
-        _largest(np.diag([1.0, 0.0]))
+        _largest(np.diag([1.0, 0.0]), np.array([1.0, 0.0]), None)
 
 
 @pytest.mark.parametrize(("levels", "baseline"), [("ab", None), ("abc", "a"), ("abc", None)])

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -24,7 +24,15 @@ from vcomp.evals.next_data import (
 )
 from vcomp.evals.reading_logs import PathOfLog, read
 from vcomp.evals.roles import FIXED, Roles, roles_of
-from vcomp.exceptions import DataError, PlanError, check_alpha, guarded, visible, warn
+from vcomp.exceptions import (
+    DataError,
+    PlanError,
+    check_alpha,
+    check_one_of,
+    guarded,
+    visible,
+    warn,
+)
 from vcomp.formula import RESIDUAL
 from vcomp.gtheory import DStudy
 from vcomp.inference.pairwise import PairwiseComparisons
@@ -52,8 +60,9 @@ class EvalStudy(display.Printed):
     roles : columns that are compared, sampled, or have all the levels there are
     table : scores of models, the best first: ``mean``, ``std_error``, ``df``, ``low`` and ``high``
         with all sampled facets in the error (limits of 0/1 scores are cut at 0 and 1); with
-        several models ``rank``, ``rank_low`` and ``rank_high``, the simultaneous set of ranks
-    comparisons : all pairs of models by Tukey's test; None of one model
+        several models ``rank``, ``rank_low`` and ``rank_high``, the simultaneous set of ranks, and
+        ``p_best``, the probability that the model has the best true score
+    comparisons : all pairs of models at once; None of one model
     fit : of the scores, with models fixed
     alpha : intervals and sets have confidence 1 − alpha
     data : the scores that were fitted, with items of their own in each task
@@ -216,6 +225,7 @@ class EvalStudy(display.Printed):
             ends = zip(shown["rank_low"], shown["rank_high"], strict=True)
             cells["rank"] = [display.count(r) for r in shown["rank"]]
             cells["ranks"] = [str(a) if a == b else f"{a} to {b}" for a, b in ends]
+            cells["P(best)"] = [display.percent(p) for p in shown["p_best"]]
         stubs = [visible(str(name)) for name in shown.index]
         tables = [display.column_table(cells, title=self._title(), stubs=stubs)]
         sources = self.sources.sort_values("share", ascending=False)
@@ -276,6 +286,7 @@ def study(
     sampled: Iterable[str] = (),
     fixed: Iterable[str] = (),
     alpha: float = 0.05,
+    adjust: Literal["tukey", "max-t", "holm"] = "tukey",
     prices: Mapping[str, float] | None = None,
     budget: float | None = None,
 ) -> EvalStudy:
@@ -297,6 +308,8 @@ def study(
     fixed : facets whose levels are all there is, besides ``"task"``. Means have equal weights over
         them
     alpha : intervals and sets of ranks have confidence 1 − alpha
+    adjust : how pairs are tested together; ``"max-t"`` has the correlations of differences with
+        unequal errors, see :meth:`vcomp.VarianceComponentsResults.compare_levels`
     prices : per level of a column or combination, ``{"item": 0.05, "prompt": 2}``; ``"call"`` is
         an answer of a model, ``"score"`` or ``"judgement"`` the score that a judge gives it
     budget : for the whole of better data, those at hand included
@@ -326,6 +339,7 @@ def study(
     ('bm25-k1.2-b0.75', 'ql-jm0.1')
     """
     check_alpha(alpha)
+    check_one_of("adjust", adjust, ("tukey", "max-t", "holm"))
     sampled, fixed = _names("sampled", sampled), _names("fixed", fixed)
     table = _scored(_of_metric(_table_of(scores), metric), score)
     if system in table and "item" in table and FIXED[0] in table:
@@ -345,10 +359,12 @@ def study(
         means[["low", "high"]] = means[["low", "high"]].clip(0.0, 1.0)
     comparisons = None
     if roles.levels[system] > 1:
-        comparisons = fit.compare_levels(system, "tukey", alpha=alpha)
+        test, correction = ("t", adjust) if adjust == "holm" else (adjust, None)
+        comparisons = fit.compare_levels(system, test, correction=correction, alpha=alpha)
         ranks = comparisons.ranks()[["rank", "low", "high"]]
         ranks = ranks.rename(columns={"low": "rank_low", "high": "rank_high"})
-        means = means.loc[ranks.index].join(ranks)
+        best = comparisons.probability_of_best()["probability"].rename("p_best")
+        means = means.loc[ranks.index].join(ranks).join(best)
     return EvalStudy(roles, means, comparisons, fit, alpha, table, *of_data)
 
 

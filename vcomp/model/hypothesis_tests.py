@@ -276,7 +276,8 @@ class HypothesisTests(Fitted):
         facet : column of a factor of the fixed part, whether it is written as ``sys`` or as
             ``C(sys)``; else the name of a random term
         test : ``"t"``, of each pair; ``"tukey"``, of all pairs at once (Tukey-Kramer if standard
-            errors differ); ``"dunnett"``, of all other levels with `baseline` at once
+            errors differ); ``"max-t"``, the same with the correlations of the differences, where
+            Tukey-Kramer is approximate; ``"dunnett"``, of all other levels with `baseline` at once
         levels : those to compare, all if None; their order is that of the pairs
         baseline : a level with which each other is compared, in place of all pairs
         correction : of the p-values of ``"t"`` for the number of pairs: ``"holm"`` (the default),

@@ -40,6 +40,7 @@ from vcomp.inference.pairwise import (
     pairs_with_baseline,
     product_loadings,
     range_of_normals,
+    root_of_covariance,
     simultaneous,
 )
 from vcomp.model.estimates import fixed_fit
@@ -54,8 +55,8 @@ from vcomp.model.record import FitRecord
 from vcomp.model.row_access import RowAccess
 from vcomp.numerics import available_bytes, check_memory
 
-LevelTest: TypeAlias = Literal["t", "tukey", "dunnett"]
-_TESTS: tuple[LevelTest, ...] = ("t", "tukey", "dunnett")
+LevelTest: TypeAlias = Literal["t", "tukey", "max-t", "dunnett"]
+_TESTS: tuple[LevelTest, ...] = ("t", "tukey", "max-t", "dunnett")
 
 _ALIKE = 1e-8
 """Largest relative difference of equal standard errors: the rounding of covariances."""
@@ -72,8 +73,8 @@ _ROBUST = "variances from the rows"
 _SHRUNKEN = "shrunken, of predicted effects"
 
 _BY_POINTS = (
-    "Differences to the baseline have other correlations than in balanced layouts: p-values and "
-    "intervals are by quasi-Monte Carlo, to about three digits."
+    "Differences have other correlations than in balanced layouts: p-values and intervals are by "
+    "quasi-Monte Carlo, to about three digits."
 )
 
 _BYTES = 400.0
@@ -169,7 +170,10 @@ def of_compared(
     places = kept[pairs[0]], kept[pairs[1]]
     tests, covariance = compared.tested(places)
     family = (correction or "holm") if test == "t" else None
-    values, notes = _values(test, tests, covariance, len(names), alpha)
+    if test == "max-t":
+        first = kept[np.zeros(len(names) - 1, dtype=np.int64)]
+        covariance = compared.tested((kept[1:], first))[1]
+    values, notes = _values(test, tests, covariance, pairs, alpha)
     index = pd.Index(pd.Series(names, dtype=object), name=facet)
     return PairwiseComparisons(
         table=pairs_table(names, pairs, {}, values, family, alpha),
@@ -208,8 +212,8 @@ def check_options(test: object, baseline: object, correction: object) -> None:
             raise PlanError(
                 f"test={test!r} is of all differences at once: its p-values need no correction="
             )
-    if test == "tukey" and baseline is not None:
-        raise PlanError("test='tukey' is of all pairs; with a baseline use 'dunnett' or 't'")
+    if test in ("tukey", "max-t") and baseline is not None:
+        raise PlanError(f"test={test!r} is of all pairs; with a baseline use 'dunnett' or 't'")
     if test == "dunnett" and baseline is None:
         raise PlanError("test='dunnett' compares levels with one of them; name it by baseline=")
 
@@ -484,7 +488,7 @@ def _values(
     test: LevelTest,
     tests: ContrastTest,
     covariance: Callable[[], FloatArray],
-    k: int,
+    pairs: Pairs,
     alpha: float,
 ) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
     """Return the columns of the table, and notes on intervals and p-values."""
@@ -498,36 +502,50 @@ def _values(
         notes = ["Intervals: each pair separately."] if d.size > 1 else []
     else:
         how = ""
-        if test == "tukey":
+        is_of_range = test == "tukey" or (test == "max-t" and _are_alike(se))
+        if is_of_range:
+            k = 1 + int(max(pairs[0].max(), pairs[1].max()))
             statistic, tail, scale = np.sqrt(2.0) * np.abs(ratio), range_of_normals(k), 0.5**0.5
-            values["statistic"] = statistic
         else:
-            tail, how = _largest(covariance())
+            tail, how = _largest(covariance(), se, pairs if test == "max-t" else None)
             statistic, scale = np.abs(ratio), 1.0
+        if test == "tukey":
+            values["statistic"] = statistic
         values["p_value"], critical = simultaneous(statistic, tests.df, tail, alpha)
         low, high = d - scale * critical * se, d + scale * critical * se
         notes = [*_on_approximation(test, tests), *([how] if how else [])]
     return values | {"low": low, "high": high}, (*_on_degrees(tests), *notes)
 
 
-def _largest(covariance: FloatArray) -> tuple[Tail, str]:
-    """Return the tail of the largest difference to a baseline, and a note on its computation.
+def _largest(covariance: FloatArray, se: FloatArray, pairs: Pairs | None) -> tuple[Tail, str]:
+    """Return the tail of the largest difference, and a note on its computation.
+
+    Parameters
+    ----------
+    covariance : of differences to one level: the baseline, or the first of all pairs
+    se : (m,) standard errors of the compared differences
+    pairs : that are compared; those with the baseline if None
 
     Raises
     ------
     EstimationError
         If a difference has no standard error.
     """
-    se = np.sqrt(np.diagonal(covariance))
     if not (se > 0.0).all():
+        test = "dunnett" if pairs is None else "max-t"
         raise EstimationError(
-            "test='dunnett' needs differences with standard errors above zero; use test='t'"
+            f"test={test!r} needs differences with standard errors above zero; use test='t'"
         )
-    correlations = covariance / np.outer(se, se)
-    loadings = product_loadings(correlations)
-    if loadings is not None:
-        return maximum_of_normals(loadings), ""
-    return maximum_of_correlated(correlations), _BY_POINTS
+    root = root_of_covariance(covariance)
+    if pairs is None:
+        loadings = product_loadings(covariance / np.outer(se, se))
+        if loadings is not None:
+            return maximum_of_normals(loadings), ""
+        rows = root[1:]
+    else:
+        rows = root[pairs[0]] - root[pairs[1]]
+    lengths = np.sqrt(np.square(rows).sum(axis=1))
+    return maximum_of_correlated(rows / lengths[:, None]), _BY_POINTS
 
 
 def _on_error(record: FitRecord, compared: ComparedLevels, pairs: Pairs) -> Iterator[str]:
@@ -583,5 +601,10 @@ def _words(test: LevelTest, compared: ComparedLevels, tests: ContrastTest) -> st
     if compared.words == _SHRUNKEN:
         return compared.words
     tukey = "Tukey's HSD" if _are_alike(tests.std_error) else "Tukey-Kramer test"
-    kinds = {"t": f"{compared.symbol}-test", "tukey": tukey, "dunnett": "Dunnett's test"}
+    kinds = {
+        "t": f"{compared.symbol}-test",
+        "tukey": tukey,
+        "max-t": "max-T test",
+        "dunnett": "Dunnett's test",
+    }
     return f"{kinds[test]}, {compared.words}"

@@ -17,6 +17,7 @@ from vcomp.inference.pairwise import (
     range_of_normals,
     simultaneous,
 )
+from vcomp.inference.pairwise.correlated import probabilities_of_best, root_of_differences
 from vcomp.inference.pairwise.level_pairs import Tail, studentized_isf, studentized_sf
 
 TWO_SIDED = Tail(lambda w: np.log(2.0) + log_ndtr(-w), 1.0)
@@ -268,5 +269,50 @@ def test_any_correlations_against_those_that_are_products():
     correlations = np.outer(loadings, loadings)
     np.fill_diagonal(correlations, 1.0)
     w = np.array([0.1, 0.5, 1.0, 1.7, 2.5, 3.0, 4.0, 6.5, 10.0, 30.0])
-    found = maximum_of_correlated(correlations).log_sf(w)
+    found = maximum_of_correlated(np.linalg.cholesky(correlations)).log_sf(w)
     np.testing.assert_allclose(found, maximum_of_normals(loadings).log_sf(w), atol=1e-3)
+
+
+def test_the_largest_of_all_differences_of_alike_means_is_their_range():
+    first, second = np.triu_indices(5, 1)
+    rows = (np.eye(5)[first] - np.eye(5)[second]) * HALF
+    w = np.array([0.3, 1.0, 1.7, 2.5, 3.0, 4.0, 6.5, 10.0])
+    found = maximum_of_correlated(rows).log_sf(w)
+    expected = range_of_normals(5).log_sf(np.sqrt(2.0) * w)
+    # 65,536 points.
+    np.testing.assert_allclose(found, expected, atol=3e-3)
+
+
+def test_the_largest_of_three_differences_is_an_integral_over_their_plane():
+    variances = np.array([[0.0, 2.0, 5.0], [2.0, 0.0, 4.5], [5.0, 4.5, 0.0]])
+    root = root_of_differences(variances)
+    rows = np.array([root[0] - root[1], root[0] - root[2], root[1] - root[2]])
+    lengths = np.linalg.norm(rows, axis=1)
+    np.testing.assert_allclose(lengths**2, variances[[0, 0, 1], [1, 2, 2]], rtol=1e-13)
+    rows /= lengths[:, None]
+    angle = np.linspace(0.0, np.pi, 4001)[:-1]
+    reach = np.abs(rows @ np.array([np.cos(angle), np.sin(angle)])).max(axis=0)
+    w = np.array([0.5, 1.0, 2.0, 3.0, 5.0])
+    # The length of two normals exceeds r with probability exp(-r²/2).
+    expected = np.exp(-0.5 * (w[:, None] / reach) ** 2).mean(axis=1)
+    found = np.exp(maximum_of_correlated(rows).log_sf(w))
+    np.testing.assert_allclose(found, expected, rtol=3e-3)
+
+
+def test_the_probability_of_the_best_of_independent_means():
+    means, own = np.array([0.3, 0.0, 0.5, -1.0]), np.array([0.4, 1.0, 0.2, 2.0])
+    root = root_of_differences((own + own[:, None]) * (1.0 - np.eye(4)))
+    found, error = probabilities_of_best(means, root, np.inf)
+    sd = np.sqrt(own)
+
+    def density(x, i):
+        others = np.delete(np.arange(4), i)
+        return norm.pdf(x, means[i], sd[i]) * norm.cdf(x, means[others], sd[others]).prod()
+
+    expected = [quad(density, -12, 12, (i,), 0, 1e-12, limit=200)[0] for i in range(4)]
+    assert (np.abs(found - expected) < 5.0 * error + 1e-5).all()
+    assert error.max() < 5e-4
+    assert found.sum() == pytest.approx(1.0, rel=1e-12)
+    pair, of_pair = probabilities_of_best(means[:2], root[:2, :1], 3.0)
+    se = np.abs(root[1, 0])
+    assert pair[0] == pytest.approx(student.cdf(0.3 / se, 3.0), abs=5.0 * of_pair[0] + 1e-5)

@@ -1,9 +1,10 @@
+from .correlated import maximum_of_correlated as maximum_of_correlated
+from .correlated import root_of_covariance as root_of_covariance
 from .level_pairs import CORRECTIONS as CORRECTIONS
 from .level_pairs import CorrectionName as CorrectionName
 from .level_pairs import Pairs as Pairs
 from .level_pairs import Tail as Tail
 from .level_pairs import adjusted as adjusted
-from .level_pairs import maximum_of_correlated as maximum_of_correlated
 from .level_pairs import maximum_of_normals as maximum_of_normals
 from .level_pairs import pairs_table as pairs_table
 from .level_pairs import pairs_with_baseline as pairs_with_baseline

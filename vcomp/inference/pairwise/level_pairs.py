@@ -32,7 +32,7 @@ _UNDERFLOW = -2000.0
 _AT_ONCE = 2**18
 
 _STEP_W = 1.0 / 32.0
-_LARGEST_RANGE, _LARGEST_MAXIMUM = 52.0, 37.0
+_LARGEST_RANGE, LARGEST_MAXIMUM = 52.0, 37.0
 """Standard deviations beyond which the probabilities of normal variables underflow."""
 
 _STEP_Z, _REACH_Z = 1.0 / 16.0, 8.5
@@ -42,10 +42,6 @@ _NARROWEST = 1.0 / 256.0
 
 _ALIKE = 1e-8
 """Error up to which correlations are products of loadings: the rounding of covariances."""
-
-_POINTS = 2**13
-_KNOTS = np.concatenate([np.arange(0.0, 6.0, 0.25), np.arange(6.0, _LARGEST_MAXIMUM + 0.5)])
-"""Points at which a probability is averaged, and values of w between which it is interpolated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +150,17 @@ def _log_density(u: FloatArray, df: float) -> FloatArray:
     return constant + df * u - 0.5 * df * np.exp(2.0 * u)
 
 
-def _interpolated(
+def interpolated(
     w: FloatArray, logs: FloatArray, largest: float, degree: int = 7
 ) -> Callable[[FloatArray], FloatArray]:
-    """Return a spline of log S(w) up to the largest w that does not underflow."""
+    """Return a spline of log S(w) up to the largest w that does not underflow.
+
+    Parameters
+    ----------
+    w, logs : knots, increasing, and log S there
+    largest : of the w
+    degree : of the spline
+    """
     from scipy.interpolate import make_interp_spline
 
     spline = make_interp_spline(w, logs, k=degree)
@@ -208,7 +211,7 @@ def range_of_normals(k: int) -> Tail:
         with np.errstate(divide="ignore"):
             missed = -np.expm1((k - 1) * np.log1p(-ndtr(z - shift) / below))
         logs[place] = math.log(float((weights * missed).sum()))
-    return Tail(_interpolated(w, logs, _LARGEST_RANGE), 0.5)
+    return Tail(interpolated(w, logs, _LARGEST_RANGE), 0.5)
 
 
 # Dunnett: the largest of correlated variables ----------------------------------------------------
@@ -282,9 +285,9 @@ def _maximum_of_normals(key: tuple[tuple[float, int], ...]) -> Tail:
     loadings, counts = (np.array(column) for column in zip(*key, strict=True))
     spreads = np.sqrt(np.maximum(1.0 - loadings**2, _NARROWEST**2))
     step = min(_STEP_Z, float(spreads.min()) / _STEPS_A_SPREAD)
-    w = np.arange(0.0, _LARGEST_MAXIMUM + 0.5 * _STEP_W, _STEP_W)
+    w = np.arange(0.0, LARGEST_MAXIMUM + 0.5 * _STEP_W, _STEP_W)
     # The integrand is even; for large w it has its maximum at z = l w.
-    z = np.arange(0.0, float(loadings.max()) * _LARGEST_MAXIMUM + _REACH_Z, step)
+    z = np.arange(0.0, float(loadings.max()) * LARGEST_MAXIMUM + _REACH_Z, step)
     weights = 2.0 * step * np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
     weights[0] *= 0.5
     logs = np.empty_like(w)
@@ -295,48 +298,7 @@ def _maximum_of_normals(key: tuple[tuple[float, int], ...]) -> Tail:
             with np.errstate(divide="ignore"):
                 none += count * np.log1p(-np.minimum(out, 1.0))
         logs[place] = math.log(float((weights * -np.expm1(none)).sum()))
-    return Tail(_interpolated(w, logs, _LARGEST_MAXIMUM), 1.0)
-
-
-def maximum_of_correlated(correlations: FloatArray) -> Tail:
-    """Return the tail of the largest of |Z_i|, standard normal with any correlations.
-
-    Parameters
-    ----------
-    correlations : (m, m)
-
-    Notes
-    -----
-    With N the number of |Z_j| above w,
-
-    S(w) = Σ_i P(|Z_i| > w) E(1/N given Z_i > w),
-
-    whose relative error does not grow with w (Adler, Blanchet and Liu, 2012). The expectations are
-    averages over scrambled Sobol points, the same at every call: about three digits are right.
-
-    References
-    ----------
-    Adler, R. J., Blanchet, J. H. and Liu, J. (2012). Efficient Monte Carlo for high excursions of
-    Gaussian random fields. *Annals of Applied Probability*, 22, 1167-1214.
-    """
-    from scipy.special import log_ndtr, ndtri, ndtri_exp
-    from scipy.stats import qmc
-
-    m = len(correlations)
-    points = qmc.Sobol(m, rng=np.random.default_rng(0)).random(_POINTS)
-    first, others = np.log1p(-points[:, 0]), ndtri(np.maximum(points[:, 1:], 1e-300))
-    log_tails, shares = log_ndtr(-_KNOTS), np.zeros(_KNOTS.size)
-    beyond = [-ndtri_exp(first + log_tail) for log_tail in log_tails]
-    for i in range(m):
-        rest = np.delete(np.arange(m), i)
-        c = correlations[rest, i]
-        values, vectors = np.linalg.eigh(correlations[np.ix_(rest, rest)] - np.outer(c, c))
-        apart = others @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
-        for place, (w, z) in enumerate(zip(_KNOTS, beyond, strict=True)):
-            above = np.abs(apart + z[:, None] * c) > w
-            shares[place] += float((1.0 / (1.0 + above.sum(axis=1))).mean())
-    logs = np.log(2.0 * shares) + log_tails
-    return Tail(_interpolated(_KNOTS, logs, _LARGEST_MAXIMUM, degree=3), 1.0)
+    return Tail(interpolated(w, logs, LARGEST_MAXIMUM), 1.0)
 
 
 Pairs: TypeAlias = tuple[LongArray, LongArray]

@@ -11,6 +11,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, LongArray
 from vcomp.exceptions import PlanError, check_one_of, did_you_mean, is_real, is_whole
+from vcomp.inference.pairwise.correlated import probabilities_of_best, root_of_differences
 from vcomp.inference.pairwise.level_pairs import (
     CorrectionName,
     adjusted,
@@ -275,6 +276,58 @@ class PairwiseComparisons(display.Printed):
         rank = 1 + (sign * means > sign * means[:, None]).sum(axis=1)
         index = pd.Index(self.means.index[order], name=self.facet)
         return pd.DataFrame({"mean": means, "rank": rank, "low": low, "high": high}, index=index)
+
+    def probability_of_best(
+        self, best: Literal["largest", "smallest"] = "largest"
+    ) -> pd.DataFrame:
+        """Return the probability that each level has the best true mean.
+
+        It is that of a flat prior: without other knowledge the true means are about the estimates
+        as these are about the true means, with the covariance of the fit and its fewest degrees of
+        freedom. Such probabilities add up to 1; they are no levels of significance.
+
+        Parameters
+        ----------
+        best : which mean is the best; ``"smallest"`` for errors
+
+        Returns
+        -------
+        pandas.DataFrame
+            Index: the levels, from the best mean on; columns ``mean``, ``probability``, and
+            ``error``, the numerical standard error of the probability.
+
+        Raises
+        ------
+        PlanError
+            If not all pairs were compared, or the test is not one of a fit.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ C(sys) + (1|topic)", data)
+        >>> res.compare_levels("sys").probability_of_best()["probability"].round(2).tolist()
+        [0.53, 0.37, 0.1, 0.0, 0.0]
+        """
+        import pandas as pd
+
+        check_one_of("best", best, ("largest", "smallest"))
+        order = self._order()
+        if "std_error" not in self.table:
+            raise PlanError(
+                f"the probability of being the best needs errors of a fit, which {self.test} has "
+                "not; use res.compare_levels(…)"
+            )
+        order = order[::-1] if best == "smallest" else order
+        sign = 1.0 if best == "largest" else -1.0
+        variances = np.square(self._values("std_error", order))
+        np.fill_diagonal(variances, 0.0)
+        df = self.table["df"].to_numpy(dtype=float)
+        df = float(np.min(df, where=~np.isnan(df), initial=np.inf))
+        means = self.means.to_numpy(dtype=float)[order]
+        p, error = probabilities_of_best(sign * means, root_of_differences(variances), df)
+        index = pd.Index(self.means.index[order], name=self.facet)
+        return pd.DataFrame({"mean": means, "probability": p, "error": error}, index=index)
 
     def equivalent(self, margin: float) -> pd.DataFrame:
         """Return which pairs differ by less than a margin, by two one-sided t-tests.
