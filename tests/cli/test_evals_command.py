@@ -48,6 +48,11 @@ def test_tables_and_the_gate(table, tmp_path):
     assert "worse than ql-jm0.1: overlap" in failed.output
     assert (tmp_path / "ranks.png").exists()
     assert ended(*given, "--fail-if-worse", "overlap").exit_code == 0
+    page = ended(*given, "--json", "-").output
+    read = vcomp.evals.study([table])
+    assert json.loads(page) == json.loads(read.to_json())
+    ended(*given, "--json", tmp_path / "page.json")
+    assert (tmp_path / "page.json").read_text("utf-8").strip() == page.strip()
 
 
 def test_prices(table):

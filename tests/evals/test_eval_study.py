@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy import stats
 import vcomp
 from tests.helpers.printed_tables import printed_words
 from vcomp.evals.next_data import noisiest
+from vcomp.evals.page import EvalPage
 
 LOGS = Path(__file__).parent / "logs"
 
@@ -337,3 +339,33 @@ def test_the_cheapest_data_on_what_is_unknown():
     assert graded.unknown[-1].scores == 32
     alone = vcomp.evals.study(data[data["model"] == "m1"], prices=prices)
     assert alone.unknown[0].cost == pytest.approx(3.0 + 40 * 0.03, rel=1e-12)
+
+
+def test_the_page_in_json(of_three_prompts, tmp_path):
+    data = of_three_prompts.assign(judge="j", model=of_three_prompts["model"].str[1:].astype(int))
+    found = vcomp.evals.study(data, prices=PRICES, budget=150)
+    plain = json.loads(found.to_json(tmp_path / "page.json"))
+    assert plain == found.to_dict() == json.loads((tmp_path / "page.json").read_text("utf-8"))
+    assert {"vcomp": "EvalStudy", "format": 1}.items() <= plain.items()
+    assert plain["verdict"] == found.verdict
+    assert plain["title"] == "5 models: 2 tasks, 60 items, 3 prompts"
+    assert plain["ahead"] == list(found.ahead)
+    scores_ = pd.DataFrame(plain["scores"]).set_index("model")
+    of_models = found.table.set_axis(found.table.index.astype("int64"))
+    pd.testing.assert_frame_equal(scores_, of_models, check_dtype=False, check_names=False)
+    pairs = pd.DataFrame(plain["comparisons"])
+    pd.testing.assert_frame_equal(pairs, found.comparisons.table, check_dtype=False)
+    sources = pd.DataFrame(plain["sources"]).set_index("component")
+    pd.testing.assert_frame_equal(sources, found.sources)
+    detected = found.plan.detectable()["difference"].item()
+    assert plain["data"]["difference"] == pytest.approx(detected, rel=1e-12)
+    assert plain["data"]["cost"] == pytest.approx(found.prices.of(found.data), rel=1e-12)
+    assert plain["better"]["cost"] == pytest.approx(found.allocation.best.cost, rel=1e-12)
+    assert plain["better"]["sizes"]["epoch"] == found.allocation.best.sizes["replicate"]
+    assert plain["budget"] == 150
+    assert plain["next_data"] == found.next_data
+    assert [one["facet"] for one in plain["unknown"]] == ["judge"]
+    assert plain["roles"]["sampled"] == ["item", "prompt"]
+    assert EvalPage.from_json(found.to_json()) == found.page
+    alone = vcomp.evals.study(data[data["model"] == 1]).to_dict()
+    assert (alone["comparisons"], alone["data"], alone["better"]) == ([], None, None)

@@ -186,9 +186,16 @@ def compare_systems(scores: SystemScores, how: dict[str, Any], shown: Shown) -> 
         "Exit with code 1 if a model is significantly worse than this one.",
         metavar="MODEL",
     ),
+    option("--json json_file", "Store what the page says as JSON; - prints it.", metavar="FILE"),
     SHOWN,
 )
-def evals(logs: Sequence[str], how: dict[str, Any], baseline: str | None, shown: Shown) -> None:
+def evals(
+    logs: Sequence[str],
+    how: dict[str, Any],
+    baseline: str | None,
+    json_file: str | None,
+    shown: Shown,
+) -> None:
     """Compare the models of LOGS, with the effects of all sampled facets in the error.
 
     LOGS are files, folders and patterns of logs of evaluations, or tables with a row for each
@@ -199,11 +206,14 @@ def evals(logs: Sequence[str], how: dict[str, Any], baseline: str | None, shown:
     vcomp evals logs/ --metric acc --plot ranks.png
     vcomp evals scores.csv --fixed prompt
     vcomp evals logs/ --metric acc --price item=.5,call=.002 --budget 100
-    vcomp evals logs/ --metric acc --fail-if-worse production --format json
+    vcomp evals logs/ --metric acc --fail-if-worse production --json page.json
     """
     found = vcomp.evals.study(logs, **how)
     worse = () if baseline is None else found.worse_than(baseline)
-    shown.result(found, found.table.reset_index())
+    if json_file is not None:
+        output.write(found.to_json(), json_file)
+    if json_file != "-":
+        shown.result(found, found.table.reset_index())
     if worse:
         click.echo(f"vcomp: worse than {baseline}: {', '.join(map(str, worse))}", err=True)
         click.get_current_context().exit(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from vcomp import display
+from vcomp.codec import to_document
 from vcomp.evals.eval_logs import EvalLogs
 from vcomp.evals.next_data import (
     Prices,
@@ -22,6 +24,7 @@ from vcomp.evals.next_data import (
     sentences,
     unknown,
 )
+from vcomp.evals.page import EvalPage, page_of
 from vcomp.evals.reading_logs import PathOfLog, read
 from vcomp.evals.roles import FIXED, Roles, roles_of
 from vcomp.exceptions import (
@@ -227,7 +230,7 @@ class EvalStudy(display.Printed):
             cells["ranks"] = [str(a) if a == b else f"{a} to {b}" for a, b in ends]
             cells["P(best)"] = [display.percent(p) for p in shown["p_best"]]
         stubs = [visible(str(name)) for name in shown.index]
-        tables = [display.column_table(cells, title=self._title(), stubs=stubs)]
+        tables = [display.column_table(cells, title=self.title, stubs=stubs)]
         sources = self.sources.sort_values("share", ascending=False)
         if self.comparisons is not None:
             sources = sources[sources["share"] > 0.0]
@@ -243,6 +246,39 @@ class EvalStudy(display.Printed):
         if len(self.table) > _MOST_LISTED:
             notes.insert(1, f"{len(self.table) - _MOST_LISTED:,} more are in the attribute table.")
         return display.summary(tables, [visible(note) for note in notes])
+
+    @property
+    def page(self) -> EvalPage:
+        """What the page says, as values."""
+        return page_of(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the page says as plain values, with the keys of :attr:`page`.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("docsearch").query("query == 'keywords'")
+        >>> two = data[data["sys"].isin(["bm25-k1.2-b0.75", "overlap"])]
+        >>> stored = vcomp.evals.study(two, system="sys", sampled=["topic"]).to_dict()
+        >>> stored["ahead"], stored["scores"][1]["model"]
+        (['bm25-k1.2-b0.75'], 'overlap')
+        """
+        return to_document(self.page)
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return what the page says as JSON text; also write it to a file.
+
+        Parameters
+        ----------
+        path : of the file; None writes none
+
+        Raises
+        ------
+        DataError
+            If the file cannot be written.
+        """
+        return self.page.to_json(path)
 
     def plot(self, ax: Any | None = None) -> Any:
         """Draw the rank of each model with its set.
@@ -266,14 +302,16 @@ class EvalStudy(display.Printed):
             raise PlanError(f"there is one {self.roles.model}, which has no rank")
         return self.comparisons.plot("ranks", ax=ax)
 
-    def _title(self) -> str:
+    @property
+    def title(self) -> str:
+        """What was evaluated: numbers of models and of levels."""
         levels = self.roles.levels
         over = (*self.roles.fixed, *self.roles.sampled)
         models = display.counted(levels[self.roles.model], self.roles.model)
         return f"{models}: {', '.join(display.counted(levels[f], f) for f in over)}"
 
     def __repr__(self) -> str:
-        return f"<EvalStudy: {self._title()}>"
+        return f"<EvalStudy: {self.title}>"
 
 
 @guarded
