@@ -51,9 +51,9 @@ def test_models_on_items_are_systems_on_topics():
     best = found.comparisons.probability_of_best()["probability"]
     assert found.table["p_best"].equals(best.rename("p_best"))
     assert f"{best.iloc[0]:.1%}".replace("%", " %") in printed_words(found)
-    holm = vcomp.evals.study(data, adjust="holm").comparisons
+    holm = vcomp.evals.study(data, test="t").comparisons
     assert holm.correction == "holm"
-    maximum = vcomp.evals.study(data, adjust="max-t").comparisons
+    maximum = vcomp.evals.study(data, test="max-t").comparisons
     assert maximum.table["p_adjusted"].to_numpy() == pytest.approx(p, rel=1e-12)
     assert found.ahead == tuple(ranks.index[ranks["low"] == 1])
     worse = tukey.table[tukey.table["significant"]]
@@ -198,7 +198,7 @@ def test_logs_are_read_and_compared():
         (lambda: scores().assign(metric="f1"), {"metric": "acc"}, "no metric 'acc'; there are"),
         (lambda: scores().assign(score=1.0), {}, "all scores are 1: they show neither"),
         (lambda: scores(), {"alpha": 2}, "alpha must be between 0 and 1"),
-        (lambda: scores(), {"adjust": "fdr_bh"}, "adjust must be 'tukey', 'max-t' or 'holm'"),
+        (lambda: scores(), {"test": "fdr_bh"}, "test must be 't', 'tukey' or 'max-t'"),
         (lambda: scores(), {"prices": 3}, "prices are a mapping such as"),
         (lambda: scores(), {"prices": {"itm": 3}}, r"per 'itm'.* \(did you mean 'item'\?\)"),
         (lambda: scores(), {"prices": {"item": -1}}, "the price per item must be a number from 0"),

@@ -345,6 +345,8 @@ def test_the_probability_of_the_best_level(main_effects):
     assert least["a"] == pytest.approx(best["b"], abs=1e-3)
     with pytest.raises(PlanError, match="needs errors of a fit"):
         vcomp.ir.compare_systems(two_way(9, 3)[0]).probability_of_best()
+    res = vcomp.fit("score ~ sys + (1|topic)", two_way(9, 3)[1])
+    assert res.compare_levels("sys").probability_of_best()["probability"].gt(0.0).all()
 
 
 # Random terms ----------------------------------------------------------------------------------

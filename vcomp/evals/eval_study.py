@@ -324,7 +324,7 @@ def study(
     sampled: Iterable[str] = (),
     fixed: Iterable[str] = (),
     alpha: float = 0.05,
-    adjust: Literal["tukey", "max-t", "holm"] = "tukey",
+    test: Literal["t", "tukey", "max-t"] = "tukey",
     prices: Mapping[str, float] | None = None,
     budget: float | None = None,
 ) -> EvalStudy:
@@ -346,8 +346,8 @@ def study(
     fixed : facets whose levels are all there is, besides ``"task"``. Means have equal weights over
         them
     alpha : intervals and sets of ranks have confidence 1 − alpha
-    adjust : how pairs are tested together; ``"max-t"`` has the correlations of differences with
-        unequal errors, see :meth:`vcomp.VarianceComponentsResults.compare_levels`
+    test : of all pairs: ``"tukey"``; ``"max-t"``, with the correlations of differences of unequal
+        errors; ``"t"``, with Holm's correction
     prices : per level of a column or combination, ``{"item": 0.05, "prompt": 2}``; ``"call"`` is
         an answer of a model, ``"score"`` or ``"judgement"`` the score that a judge gives it
     budget : for the whole of better data, those at hand included
@@ -377,7 +377,7 @@ def study(
     ('bm25-k1.2-b0.75', 'ql-jm0.1')
     """
     check_alpha(alpha)
-    check_one_of("adjust", adjust, ("tukey", "max-t", "holm"))
+    check_one_of("test", test, ("t", "tukey", "max-t"))
     sampled, fixed = _names("sampled", sampled), _names("fixed", fixed)
     table = _scored(_of_metric(_table_of(scores), metric), score)
     if system in table and "item" in table and FIXED[0] in table:
@@ -397,8 +397,7 @@ def study(
         means[["low", "high"]] = means[["low", "high"]].clip(0.0, 1.0)
     comparisons = None
     if roles.levels[system] > 1:
-        test, correction = ("t", adjust) if adjust == "holm" else (adjust, None)
-        comparisons = fit.compare_levels(system, test, correction=correction, alpha=alpha)
+        comparisons = fit.compare_levels(system, test, alpha=alpha)
         ranks = comparisons.ranks()[["rank", "low", "high"]]
         ranks = ranks.rename(columns={"low": "rank_low", "high": "rank_high"})
         best = comparisons.probability_of_best()["probability"].rename("p_best")
