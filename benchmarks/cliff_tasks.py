@@ -437,8 +437,9 @@ def _collections() -> list[Task]:
 def _files() -> list[Task]:
     fifty = {"50 topics": _TOPICS["50 topics"]}
     return [
-        Task("ir.read_trec_eval", vcomp.ir.read_trec_eval, fifty, _trec_files),
+        Task("ir.read_scores", vcomp.ir.read_scores, fifty, _trec_files),
         Task("ir.score_runs", lambda two: vcomp.ir.score_runs(*two), fifty, _run_files),
+        Task("ir.unjudged", lambda two: vcomp.ir.unjudged(*two, "nDCG@10"), fifty, _run_files),
         Task("io.open_source", vcomp.io.open_source, _COMPLETE),
         Task("io.spool", vcomp.io.spool, _COMPLETE),
     ]

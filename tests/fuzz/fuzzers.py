@@ -413,7 +413,7 @@ def trec_files(rng: Rng, folder: Path) -> None:
             content = changed_bytes(rng, content)
         path = folder / f"r{run}.eval{pick(rng, ['', '', '', '.gz'])}"
         path.write_bytes(_packed(rng, path, content))
-    matrix = vcomp.ir.read_trec_eval(folder, fill=pick(rng, [None, 0.0]))
+    matrix = vcomp.ir.read_scores(folder, fill=pick(rng, [None, 0.0]))
     assert np.isfinite(matrix.to_frame().to_numpy()).any()
     if rng.random() < 0.05:
         vcomp.ir.expected_tau(matrix, 10)

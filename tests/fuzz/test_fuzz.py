@@ -44,7 +44,7 @@ PLACES = {
     "replicates": "vcomp.inference.resampling.replicates.Replicates._check",
     "csv": "vcomp.data.files._CSV.columns",
     "parquet": "vcomp.data.parts._with_own_order",
-    "trec": "vcomp.ir.trec_files._read_eval",
+    "trec": "vcomp.ir.topic_scores._read_eval",
     "command": "vcomp.cli.data_commands.data_of_paths",
     "tables": "vcomp.data.rows.as_levels",
     "fits": "vcomp.model.model.VarianceComponentsModel.fit",

@@ -14,8 +14,9 @@ import pytest
 
 import vcomp
 from vcomp.exceptions import DataError, VcompError, VcompWarning
-from vcomp.ir.runs import score_runs
-from vcomp.ir.trec_files import read_trec_eval
+from vcomp.ir.run_scores import score_runs
+from vcomp.ir.topic_scores import read_scores
+from vcomp.ir.trec_files import each_measure
 
 BM25 = """runid                 \tall\tbm25
 num_q                 \tall\t2
@@ -38,7 +39,7 @@ def folder(tmp_path):
 
 
 def test_a_folder(folder):
-    matrix = read_trec_eval(folder)
+    matrix = read_scores(folder)
     assert matrix.systems == ("bm25", "input")
     assert matrix.topics == ("401", "402", "403")
     np.testing.assert_array_equal(matrix.scores, [[0.25, 0.1], [0.125, 0.5], [np.nan, 0]])
@@ -47,22 +48,22 @@ def test_a_folder(folder):
 
 def test_all_the_ways_to_name_files(folder):
     one, other = folder / "a.eval", folder / "input.rm3"
-    expected = read_trec_eval(folder, fill=0).scores
+    expected = read_scores(folder, fill=0).scores
     for paths in ([one, str(other)], f"{folder}/*.*", {"x": one, "y": str(other)}, folder):
-        np.testing.assert_array_equal(read_trec_eval(paths, fill=0).scores, expected)
-    assert read_trec_eval({"x": one, "y": other}).systems == ("x", "y")
-    assert read_trec_eval(folder, name_by="file").systems == ("a.eval", "input.rm3")
-    assert read_trec_eval([other, one]).topics == ("402", "401", "403")
+        np.testing.assert_array_equal(read_scores(paths, fill=0).scores, expected)
+    assert read_scores({"x": one, "y": other}).systems == ("x", "y")
+    assert read_scores(folder, name_by="file").systems == ("a.eval", "input.rm3")
+    assert read_scores([other, one]).topics == ("402", "401", "403")
     with gzip.open(folder / "b.txt.gz", "wt") as file:
         file.write(RM3)
-    packed = read_trec_eval([one, folder / "b.txt.gz"], fill=0)
+    packed = read_scores([one, folder / "b.txt.gz"], fill=0)
     assert packed.systems == ("bm25", "b")
     np.testing.assert_array_equal(packed.scores, expected)
 
 
 def test_other_measures_and_what_is_not_retrieved(folder):
     (folder / "input.rm3").write_text(RM3 + "P_10 402 0.7\n")
-    matrix = read_trec_eval(folder, "P_10", fill=0.0)
+    matrix = read_scores(folder, "P_10", fill=0.0)
     np.testing.assert_array_equal(matrix.scores, [[0.3, 0.1], [0.0, 0.7]])
 
 
@@ -73,8 +74,11 @@ def test_other_measures_and_what_is_not_retrieved(folder):
         ("map 401 0.1\n\nmap 402 x\n", "line 3: 'map 402 x'; 'x' is not a number"),
         ("map 401 nan\n", "line 1: 'map 401 nan'; 'nan' is not a number"),
         ("map 401 0.1\nmap 401 0.2\n", "line 2: 'map 401 0.2'; topic '401' has a map already"),
-        ("map all 0.2\n", "has only the summary of map; use trec_eval -q"),
-        ("mAP 401 0.2\n", r"has no measure 'map' \(did you mean 'mAP'\?\); it has mAP"),
+        (
+            "map all 0.2\n",
+            "has no scores of topics by map; trec_eval -q and",
+        ),
+        ("mpa 401 0.2\n", r"has no measure 'map' \(did you mean 'mpa'\?\); it has mpa"),
         ("", "has no measure 'map'; it is empty"),
         ("\n".join(f"m{k} 1 0.1" for k in range(12)), "has m0, .*, m11$"),
         ("\n".join(f"m{k} 1 0.1" for k in range(13)), "has m0, .*, m11 …$"),
@@ -86,54 +90,54 @@ def test_other_measures_and_what_is_not_retrieved(folder):
 def test_lines_that_cannot_be_read(folder, text, message):
     (folder / "z").write_text(text)
     with pytest.raises(DataError, match=message):
-        read_trec_eval(folder)
+        read_scores(folder)
 
 
 def test_files_that_cannot_be_read(folder):
     with pytest.raises(DataError, match=r"the file '.*none' is not there"):
-        read_trec_eval(folder / "none")
+        read_scores(folder / "none")
     with pytest.raises(DataError, match=r"no file matches the pattern '.*\*\.txt'"):
-        read_trec_eval(f"{folder}/*.txt")
+        read_scores(f"{folder}/*.txt")
     with pytest.raises(DataError, match="no files in the folder"):
-        read_trec_eval(folder / "more")
+        read_scores(folder / "more")
     with pytest.raises(DataError, match="no files are given"):
-        read_trec_eval([])
+        read_scores([])
     with pytest.raises(DataError, match="is given twice"):
-        read_trec_eval([folder, folder / "a.eval"])
-    with pytest.raises(DataError, match="a path is text, not 5"):
-        read_trec_eval([5])
+        read_scores([folder, folder / "a.eval"])
+    with pytest.raises(DataError, match=r"scores in memory are a frame .*; not 5"):
+        read_scores([5])
     with pytest.raises(DataError, match=r"more' is a folder"):
-        read_trec_eval({"a": folder / "more"})
+        read_scores({"a": folder / "more"})
     (folder / "b").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match="is not a text file in UTF-8"):
-        read_trec_eval(folder)
+        read_scores(folder)
     (folder / "c.gz").write_text("map 401 0.1")
     with pytest.raises(DataError, match=r"c\.gz' cannot be read"):
-        read_trec_eval(folder / "c.gz")
+        read_scores(folder / "c.gz")
 
 
 @pytest.mark.parametrize("damaged", [lambda c: c[:-9], lambda c: c[:10] + b"\xff" + c[11:]])
 def test_a_packed_file_that_is_damaged_or_cut_off(damaged, folder):
     (folder / "c.gz").write_bytes(damaged(gzip.compress(BM25.encode())))
     with pytest.raises(DataError, match=r"c\.gz' cannot be read: (?!None)\w"):
-        read_trec_eval(folder / "c.gz")
+        read_scores(folder / "c.gz")
 
 
 def test_runs_of_one_name(folder):
     (folder / "b.eval").write_text(BM25)
     with pytest.raises(DataError, match=r"b.eval' is the second run called 'bm25'; .*name_by"):
-        read_trec_eval(folder)
-    assert read_trec_eval(folder, name_by="file").n_systems == 3
+        read_scores(folder)
+    assert read_scores(folder, name_by="file").n_systems == 3
 
 
 def test_options_are_checked(folder):
     with pytest.raises(DataError, match="name_by must be 'runid' or 'file', not 'tag'"):
-        read_trec_eval(folder, name_by="tag")
+        read_scores(folder, name_by="tag")
     for fill in (np.nan, True, np.inf, "0", [0]):
         with pytest.raises(DataError, match="fill must be a score"):
-            read_trec_eval(folder, fill=fill)
+            read_scores(folder, fill=fill)
     with pytest.raises(DataError, match=r"at least two topics .rows. and two systems"):
-        read_trec_eval(folder / "a.eval")
+        read_scores(folder / "a.eval")
 
 
 # Average precision by hand: 401 has relevant d1 and d3, 402 has d2, 403 has d9.
@@ -299,10 +303,10 @@ def test_a_document_twice_in_a_file(track):
 
 
 def test_the_mark_of_utf_8_is_no_part_of_the_first_field(folder):
-    plain = read_trec_eval(folder)
+    plain = read_scores(folder)
     for file in filter(Path.is_file, folder.iterdir()):
         file.write_bytes("\ufeff".encode() + file.read_bytes().replace(b"\n", b"\r\n"))
-    same = read_trec_eval(folder)
+    same = read_scores(folder)
     np.testing.assert_array_equal(same.scores, plain.scores)
     assert (same.topics, same.systems) == (plain.topics, plain.systems)
 
@@ -325,7 +329,7 @@ def test_from_trec_eval_to_a_fit(folder):
         rows = [f"map {t} {0.1 * t + factor * (t % 3)}" for t in range(1, 7)]
         (folder / name).write_text("\n".join(rows))
     (folder / "input.rm3").write_text((folder / "input.rm3").read_text().replace("map 2", "map 7"))
-    matrix = read_trec_eval(folder)
+    matrix = read_scores(folder)
     res = vcomp.fit("score ~ (1|system) + (1|topic)", matrix.common_topics().to_long())
     assert res.nobs == 10
 
@@ -342,28 +346,31 @@ IR_MEASURES_Q = """401\tAP\t0.2500
 def test_the_output_of_ir_measures(folder, summary):
     for run in ("a", "b"):
         (folder / "more" / f"{run}.tsv").write_text(IR_MEASURES_Q + summary)
-    matrix = read_trec_eval(folder / "more", "AP")
+    matrix = read_scores(folder / "more", "AP")
     assert (matrix.topics, matrix.systems) == (("401", "402"), ("a", "b"))
     assert matrix.scores[:, 0].tolist() == [0.25, 0.125]
-    with pytest.raises(DataError, match=r"has no measure .map..*; it has AP, P@10$"):
-        read_trec_eval(folder / "more")
+    by_trec_name = read_scores(folder / "more", ["map", "P_10"])
+    np.testing.assert_array_equal(by_trec_name["map"].scores, matrix.scores)
+    assert by_trec_name["P_10"].scores[:, 0].tolist() == [0.3, 0.1]
+    with pytest.raises(DataError, match=r"has no measure .bpref..*; it has AP, P@10$"):
+        read_scores(folder / "more", "bpref")
     (folder / "more" / "a.tsv").write_text("all\tAP\t0.1875\n")
-    with pytest.raises(DataError, match="only the summary of AP; use ir_measures -q"):
-        read_trec_eval(folder / "more", "AP")
+    with pytest.raises(DataError, match="has no scores of topics by AP; trec_eval -q and"):
+        read_scores(folder / "more", "AP")
 
 
 def test_several_measures_of_files_in_one_pass(folder):
     (folder / "input.rm3").write_text(RM3 + "P_10 402 0.7\n")
-    several = read_trec_eval(folder, ["P_10", "map"], fill=0.0)
+    several = read_scores(folder, ["P_10", "map"], fill=0.0)
     assert list(several) == ["P_10", "map"]
     for name, matrix in several.items():
         np.testing.assert_array_equal(
-            matrix.scores, read_trec_eval(folder, name, fill=0.0).to_frame().loc[[*matrix.topics]]
+            matrix.scores, read_scores(folder, name, fill=0.0).to_frame().loc[[*matrix.topics]]
         )
     with pytest.raises(DataError, match="measure 'map' is given twice"):
-        read_trec_eval(folder, ["map", "map"])
+        read_scores(folder, ["map", "map"])
     with pytest.raises(DataError, match="no measure is given"):
-        read_trec_eval(folder, [])
+        read_scores(folder, [])
 
 
 @pytest.mark.parametrize(
@@ -484,14 +491,7 @@ def test_runs_and_judgements_of_pyterrier_and_ranx():
             score_runs(wrong, JUDGED)
 
 
-def advice(message: str, **names: object) -> object:
-    """Return the value of the first expression of Python in a message."""
-    start = message.index("pandas.concat")
-    end = message.index("')", message.index(".reset_index(", start)) + 2
-    return eval(message[start:end], {"pandas": pd, "vcomp": vcomp, **names})
-
-
-def test_scores_for_runs_are_told_how_they_become_a_matrix():
+def test_scores_for_runs_are_told_what_reads_them():
     import ir_measures
 
     judged = [ir_measures.Qrel(t, d, x) for t, ds in JUDGED.items() for d, x in ds.items()]
@@ -501,32 +501,95 @@ def test_scores_for_runs_are_told_how_they_become_a_matrix():
     }
     with pytest.raises(DataError, match="run 'one' holds scores of topics, not doc") as told:
         score_runs(runs, JUDGED)
-    table = advice(str(told.value), runs=runs)
-    matrix = vcomp.ir.ScoreMatrix.from_long(table, topic="query_id", score="value")
+    call = re.search(r"vcomp\.ir\.read_scores\(.*?\)", str(told.value))
+    matrix = eval(call[0], {"vcomp": vcomp, "runs": runs})
     pd.testing.assert_frame_equal(
         matrix.to_frame().sort_index(), score_runs(NESTED, JUDGED).to_frame()
     )
 
 
-@pytest.mark.parametrize(
-    ("measure", "name_by"), [("AP", "runid"), ("P_1", "file"), (["nDCG@10", "P_1"], "runid")]
-)
-def test_several_sets_of_judgements_are_told_how_each_is_used(track, measure, name_by):
+SECOND = QRELS.replace("d2 2", "d2 0").replace("d2 0\n401", "d2 1\n401").replace("403", "404")
+
+
+@pytest.mark.parametrize("measure", ["AP", ["nDCG@10", "P_1"]])
+def test_several_assessors_give_a_column(track, measure):
+    """The scores of each are those of its judgements alone; files are read in any form."""
     runs, qrels = track
-    other = qrels.with_name("other.txt")
-    other.write_text(QRELS.replace("d2 2", "d2 0").replace("d2 0\n401", "d2 1\n401"))
-    both = {"first": qrels, "second": str(other)}
-    with pytest.raises(DataError, match=r"2 sets of judgements .'first', 'second'., and") as told:
-        score_runs(runs, both, measure, name_by=name_by)
-    table = advice(str(told.value), runs=runs, qrels=both)
-    one = measure[0] if isinstance(measure, list) else measure
-    for name, path in both.items():
-        alone = score_runs(runs, path, one, name_by=name_by).to_long()
-        pd.testing.assert_frame_equal(
-            table[table["assessor"] == name].drop(columns="assessor").reset_index(drop=True), alone
-        )
-    nested = {"first": JUDGED, "second": JUDGED}
-    for several in ([qrels, other], str(qrels.with_name("*.txt")), qrels.parent, nested):
-        with pytest.raises(DataError, match=r"there are [23] sets of judgements"):
-            score_runs(runs, several)
+    other = qrels.with_name("second")
+    other.mkdir()
+    for k, lines in enumerate((SECOND[:22], SECOND[22:])):
+        (other / f"part{k}").write_text(lines)
+    both = {"first": qrels, "second": other}
+    found = score_runs(runs, both, measure)
+    other.with_name("second.txt").write_text(SECOND)
+    for name in each_measure(measure):
+        table = found if isinstance(measure, str) else found[name]
+        alone = [
+            score_runs(runs, other.with_name(f"{file}.txt"), name).to_long()
+            for file in ("qrels", "second")
+        ]
+        expected = pd.concat(alone, keys=both, names=["assessor"]).reset_index("assessor")
+        pd.testing.assert_frame_equal(table, expected.reset_index(drop=True))
+    by_file = score_runs(runs, f"{qrels.parent}/*.txt")
+    assert by_file["assessor"].unique().tolist() == ["qrels.txt", "second.txt"]
+    listed = score_runs(runs, [qrels, other.with_name("second.txt")])
+    pd.testing.assert_frame_equal(listed, by_file)
     np.testing.assert_allclose(score_runs(runs, [qrels]).scores, AP, rtol=1e-12)
+    named = score_runs(runs, {"first": JUDGED})
+    assert named["assessor"].tolist() == ["first"] * 6
+    np.testing.assert_allclose(vcomp.ir.as_score_matrix(named, system="system").scores, AP)
+
+
+def test_parts_of_one_set_are_not_several_assessors(track):
+    runs, qrels = track
+    parts = [qrels.with_name(f"part{k}") for k in range(2)]
+    for part, lines in zip(parts, (QRELS[:33], QRELS[33:]), strict=True):
+        part.write_text(lines)
+    with pytest.warns(VcompWarning, match="no topic was judged by two of the 2 sets") as told:
+        score_runs(runs, parts)
+    (advised,) = re.findall(r"qrels=(\{.*\})", str(told[0].message))
+    table = score_runs(runs, {"assessor": eval(advised, {})["assessor"] and parts})
+    np.testing.assert_allclose(vcomp.ir.as_score_matrix(table, system="system").scores, AP)
+
+
+def test_a_document_that_one_set_judges_twice(track):
+    runs, qrels = track
+    twice = QRELS + "401 0 d1 0\n"
+    qrels.write_text(twice)
+    with pytest.raises(DataError, match=r"'qrels.txt': document 'd1' of topic '401' is judged tw"):
+        score_runs(runs, qrels)
+    qrels.write_text(QRELS + "401 1 d1 0\n")  # another subtopic
+    score_runs(runs, qrels)
+
+
+def test_from_files_of_runs_and_qrels_to_assessors_in_a_fit(tmp_path):
+    """Two assessors who disagree on a tenth: a table of all scores, fitted as it is."""
+    rng = np.random.default_rng(3)
+    topics, docs = [f"{t}" for t in range(301, 313)], [f"d{k}" for k in range(30)]
+    for folder in ("runs", "qrels"):
+        (tmp_path / folder).mkdir()
+    relevant = {t: rng.random(30) < 0.3 for t in topics}
+    for k in range(4):
+        lines = [
+            f"{t} Q0 {docs[d]} {rank} {-rank} s{k}"
+            for t in topics
+            for rank, d in enumerate(np.argsort(rng.normal(size=30) - (0.4 * k) * relevant[t]))
+        ]
+        (tmp_path / "runs" / f"s{k}").write_text("\n".join(lines))
+    for name in "AB":
+        lines = [
+            f"{t} 0 {doc} {int(x ^ (rng.random() < 0.1))}"
+            for t in topics
+            for doc, x in zip(docs, relevant[t], strict=True)
+        ]
+        (tmp_path / "qrels" / name).write_text("\n".join(lines))
+    tables = score_runs(tmp_path / "runs", tmp_path / "qrels", ["AP", "nDCG@10"])
+    assert list(tables["AP"]) == ["assessor", "system", "topic", "score", "judged"]
+    assert (tables["AP"]["judged"] == 1).all()
+    formula = "score ~ (1|system) + (1|topic) + (1|assessor) + (1|system:topic)"
+    res = vcomp.fit(formula, tables["AP"], method="anova")
+    cells = tables["AP"]["score"].to_numpy().reshape(2, 4, 12)
+    rest = cells - cells.mean(axis=0) - cells.mean(axis=(1, 2), keepdims=True) + cells.mean()
+    np.testing.assert_allclose(res.scale, (rest**2).sum() / (4 * 12 - 1), rtol=1e-10)
+    compared = vcomp.compare_measures(formula, tables)
+    assert set(compared.results) == {"AP", "nDCG@10"}

@@ -29,7 +29,7 @@ from .mapping_fit import validate_mapping as validate_mapping
 from .rank.correlation_tables import expected_tau as expected_tau
 from .reliability_map import PUBLISHED as PUBLISHED
 from .reliability_map import ReliabilityMap as ReliabilityMap
-from .runs import score_runs as score_runs
+from .run_scores import score_runs as score_runs
 from .scores import ScoreMatrix as ScoreMatrix
 from .scores import as_score_matrix as as_score_matrix
 from .significance import swap_rates as swap_rates
@@ -42,7 +42,9 @@ from .simulate.source_comparison import compare_simulated as compare_simulated
 from .splitting import SplitHalfStudy as SplitHalfStudy
 from .splitting import split_half as split_half
 from .system_comparison import compare_systems as compare_systems
-from .trec_files import read_trec_eval as read_trec_eval
+from .topic_scores import read_scores as read_scores
+from .unjudged_documents import Unjudged as Unjudged
+from .unjudged_documents import unjudged as unjudged
 
 AssessorStudy = _studies.AssessorStudy
 assessor_study = _studies.assessor_study

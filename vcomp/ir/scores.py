@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -38,6 +38,8 @@ class ScoreMatrix:
     scores : (n_topics, n_systems) numbers; nan where there is none
     topics : (n_topics,) names
     systems : (n_systems,) names
+    judged : (n_topics, n_systems) share of the documents behind each score that were judged, of
+        runs that :func:`score_runs` scored; else None
 
     Examples
     --------
@@ -48,6 +50,7 @@ class ScoreMatrix:
     scores: FloatArray
     topics: tuple[str, ...]
     systems: tuple[str, ...]
+    judged: FloatArray | None = None
 
     @classmethod
     def from_long(
@@ -90,6 +93,16 @@ class ScoreMatrix:
         holes = f", {missing:,} missing" if missing else ""
         text = f"ScoreMatrix({self.n_topics:,} topics × {self.n_systems:,} systems{holes})"
         return encodable(text)
+
+    def _part(self, rows: Sequence[int], columns: Sequence[int]) -> ScoreMatrix:
+        """Return the scores of these topics and systems."""
+        cells = np.ix_(rows, columns)
+        return ScoreMatrix(
+            self.scores[cells],
+            tuple(self.topics[row] for row in rows),
+            tuple(self.systems[column] for column in columns),
+            None if self.judged is None else self.judged[cells],
+        )
 
     @property
     def n_topics(self) -> int:
@@ -135,14 +148,13 @@ class ScoreMatrix:
             raise DataError(f"system {self.systems[int(empty.argmax())]!r} has no score")
         means = np.nanmean(self.scores, axis=0)
         slack = _QUANTILE_FUZZ * np.abs(means).max()
-        keep = means >= np.quantile(means, fraction) - slack
-        systems = tuple(s for s, kept in zip(self.systems, keep, strict=True) if kept)
-        if len(systems) < 2:
+        keep = np.flatnonzero(means >= np.quantile(means, fraction) - slack)
+        if keep.size < 2:
             raise DataError(
-                f"drop_worst={fraction!r} leaves {systems[0]!r} alone of {self.n_systems} "
-                "systems, and two are needed"
+                f"drop_worst={fraction!r} leaves {self.systems[keep[0]]!r} alone of "
+                f"{self.n_systems} systems, and two are needed"
             )
-        return ScoreMatrix(self.scores[:, keep], self.topics, systems)
+        return self._part(range(self.n_topics), keep.tolist())
 
     def select(
         self,
@@ -173,13 +185,7 @@ class ScoreMatrix:
         """
         rows = _places(self.topics, topics, "topic")
         columns = _places(self.systems, systems, "system")
-        return check_matrix(
-            ScoreMatrix(
-                self.scores[np.ix_(rows, columns)],
-                tuple(self.topics[row] for row in rows),
-                tuple(self.systems[column] for column in columns),
-            )
-        )
+        return check_matrix(self._part(rows, columns))
 
     def common_topics(self) -> ScoreMatrix:
         """Return the topics on which all systems have a score.
@@ -207,7 +213,7 @@ class ScoreMatrix:
                 f"the systems have {keep.size} topics in common, and two are needed; system "
                 f"{self.systems[worst]!r} lacks most, {lacking[worst]:,} of {self.n_topics:,}"
             )
-        return ScoreMatrix(self.scores[keep], tuple(self.topics[k] for k in keep), self.systems)
+        return self._part(keep.tolist(), range(self.n_systems))
 
     def to_frame(self) -> pd.DataFrame:
         """Return a wide frame, one row per topic and one column per system; nan for missing cells.
@@ -231,7 +237,8 @@ class ScoreMatrix:
     def to_long(self) -> pd.DataFrame:
         """Return a long frame with columns ``system``, ``topic`` and ``score``: one row per score.
 
-        Missing cells have no row. What :func:`vcomp.fit` reads:
+        The share of judged documents, if it is known, is a fourth column, ``judged``. Missing
+        cells have no row. What :func:`vcomp.fit` reads:
         ``vcomp.fit("score ~ (1|system) + (1|topic)", matrix.to_long())``.
 
         Examples
@@ -245,13 +252,14 @@ class ScoreMatrix:
         import pandas as pd
 
         column, row = np.nonzero(~np.isnan(self.scores.T))
-        return pd.DataFrame(
-            {
-                "system": np.array(self.systems, dtype=object)[column],
-                "topic": np.array(self.topics, dtype=object)[row],
-                "score": self.scores[row, column],
-            }
-        )
+        columns = {
+            "system": np.array(self.systems, dtype=object)[column],
+            "topic": np.array(self.topics, dtype=object)[row],
+            "score": self.scores[row, column],
+        }
+        if self.judged is not None:
+            columns["judged"] = self.judged[row, column]
+        return pd.DataFrame(columns)
 
 
 ScoresLike: TypeAlias = (

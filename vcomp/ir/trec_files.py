@@ -1,4 +1,4 @@
-"""Read TREC files, and the output of trec_eval and ir_measures as score matrices."""
+"""Find and read files of test collections."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import math
 import os
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from glob import glob
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeAlias, overload
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import DataError, did_you_mean, guarded, is_real
-from vcomp.ir.scores import ScoreMatrix, check_matrix
+from vcomp.exceptions import DataError, is_real
+from vcomp.ir.scores import ScoreMatrix
 
 PathsLike: TypeAlias = (
     "str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Mapping[str, str]"
@@ -155,157 +155,6 @@ def each_measure(measure: Any) -> list[Any]:
     return names
 
 
-_SUMMARY = "all"
-"""Topic label of summary lines."""
-
-
-@overload
-def read_trec_eval(
-    paths: PathsLike,
-    measure: list[str] | tuple[str, ...],
-    *,
-    name_by: Literal["runid", "file"] = ...,
-    fill: float | None = ...,
-) -> dict[str, ScoreMatrix]: ...
-@overload
-def read_trec_eval(
-    paths: PathsLike,
-    measure: str = ...,
-    *,
-    name_by: Literal["runid", "file"] = ...,
-    fill: float | None = ...,
-) -> ScoreMatrix: ...
-@guarded
-def read_trec_eval(
-    paths: PathsLike,
-    measure: str | Sequence[str] = "map",
-    *,
-    name_by: Literal["runid", "file"] = "runid",
-    fill: float | None = None,
-) -> ScoreMatrix | dict[str, ScoreMatrix]:
-    r"""Return the scores by topic that ``trec_eval -q`` printed, a file for each run.
-
-    Each line has a measure, a topic and a value; in the output of ``ir_measures -q``, which is
-    read too, a topic, a measure and a value. Summary lines (topic ``all``) and other measures are
-    skipped.
-
-    Parameters
-    ----------
-    paths : a file, a folder, a pattern such as ``"eval/*.txt"``, several of these, or a dict with
-        a file for the name of each system; also compressed (``.gz``). Those of a folder or pattern
-        are read in the order of their names
-    measure : as trec_eval or ir_measures prints it (``"map"``, ``"AP"``); or a list of several
-    name_by : names of systems, if `paths` is not a dict: ``"runid"``, the ``runid`` line of the
-        file, or without one its name less the suffix; ``"file"``, the full name of the file, for
-        runs that share a runid
-    fill : score of a run on a topic that only other runs have; missing if None. trec_eval, unless
-        called with ``-c``, omits topics for which a run retrieved nothing; TREC scores them 0
-
-    Returns
-    -------
-    ScoreMatrix, or a dict of them
-        Topics in order of first occurrence. Of a list of measures, a matrix by the name of each.
-
-    Raises
-    ------
-    DataError
-        If a file is missing, a line cannot be parsed (the message has its number), a run lacks
-        `measure`, has only its summary, or has a topic twice, two runs have the same name,
-        `name_by` or `fill` is not an allowed value, or there are fewer than two topics or runs.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> for run, first, second in [("bm25", 0.2, 0.3), ("rm3", 0.3, 0.5)]:
-    ...     lines = f"runid all {run}", f"map 401 {first}", f"map 402 {second}", "map all 0.9"
-    ...     _ = (folder / f"{run}.eval").write_text("\n".join(lines))
-    >>> read_trec_eval(folder).to_frame()
-    system  bm25  rm3
-    topic
-    401      0.2  0.3
-    402      0.3  0.5
-    """
-    check_name_by(name_by)
-    names = each_measure(measure)
-    scores: dict[str, dict[str, dict[str, float]]] = {name: {} for name in names}
-    seen: set[str] = set()
-    for given, path in find_files(paths):
-        runid, found = _read_eval(path, names)
-        name = given or (path.name if name_by == "file" else runid or _stem(path))
-        if name in seen:
-            raise DataError(
-                f"{str(path)!r} is the second run called {name!r}; name systems by their files, "
-                "with name_by='file', or by a dict"
-            )
-        seen.add(name)
-        for one, of_topic in found.items():
-            scores[one][name] = of_topic
-    matrices = {name: matrix_of(scores[name], fill) for name in names}
-    return matrices[measure] if isinstance(measure, str) else matrices
-
-
-def _read_eval(
-    path: Path, measures: Sequence[str]
-) -> tuple[str | None, dict[str, dict[str, float]]]:
-    """Return the runid, if there is one, and the score of each topic by each measure."""
-    lines = list(fields_of(path))
-    for number, fields in lines:
-        if len(fields) != 3:
-            wrong_line(path, number, fields, "trec_eval -q prints a measure, a topic and a value")
-    firsts, seconds = (dict.fromkeys(fields[k] for _, fields in lines) for k in (0, 1))
-    topic_first = _has_topics_first(firsts, seconds, measures)
-    known = seconds if topic_first else firsts
-    runid, scores = None, {name: dict[str, float]() for name in measures}
-    for number, fields in lines:
-        topic, name = fields[:2] if topic_first else fields[1::-1]
-        if name == "runid":
-            runid = fields[2]
-        if name not in scores or topic == _SUMMARY:
-            continue
-        if topic in scores[name]:
-            wrong_line(path, number, fields, f"topic {topic!r} has a {name} already")
-        scores[name][topic] = _number(path, number, fields)
-    for name, of_topic in scores.items():
-        if not of_topic:
-            raise _without_scores(path, name, [m for m in known if m != "runid"], topic_first)
-    return runid, scores
-
-
-def _has_topics_first(
-    firsts: Iterable[str], seconds: Iterable[str], measures: Sequence[str]
-) -> bool:
-    """Return whether lines begin with the topic, as ir_measures prints them."""
-    if _SUMMARY in firsts or _SUMMARY in seconds:
-        return _SUMMARY in firsts
-    if measures[0] in firsts:
-        return False
-    # Otherwise only for the error message, which lists the measures of the file.
-    return measures[0] in seconds or all(label.isdigit() for label in firsts)
-
-
-def _without_scores(path: Path, measure: str, known: list[str], topic_first: bool) -> DataError:
-    if measure in known:
-        program = "ir_measures" if topic_first else "trec_eval"
-        return DataError(f"{str(path)!r} has only the summary of {measure}; use {program} -q")
-    shown = ", ".join(known[:12]) + (" …" if len(known) > 12 else "")
-    has = f"it has {shown}" if known else "it is empty"
-    return DataError(
-        f"{str(path)!r} has no measure {measure!r}{did_you_mean(measure, known)}; {has}"
-    )
-
-
-def _number(path: Path, number: int, fields: list[str]) -> float:
-    value = as_number(fields[-1])
-    if not math.isfinite(value):
-        wrong_line(path, number, fields, f"{fields[-1]!r} is not a number")
-    return value
-
-
-def _stem(path: Path) -> str:
-    return (path.with_suffix("") if path.suffix == ".gz" else path).stem
-
-
 def matrix_of(scores: Mapping[str, Mapping[str, float]], fill: float | None) -> ScoreMatrix:
     """Return a matrix of scores by system and topic.
 
@@ -317,7 +166,7 @@ def matrix_of(scores: Mapping[str, Mapping[str, float]], fill: float | None) -> 
     Raises
     ------
     DataError
-        If `fill` is not a score, or there are fewer than two topics or systems.
+        If `fill` is not a score.
     """
     is_score = is_real(fill) and math.isfinite(fill)
     if fill is not None and not is_score:
@@ -328,4 +177,4 @@ def matrix_of(scores: Mapping[str, Mapping[str, float]], fill: float | None) -> 
         [[of_topic.get(topic, gap) for of_topic in scores.values()] for topic in topics],
         dtype=float,
     ).reshape(len(topics), len(scores))
-    return check_matrix(ScoreMatrix(values, tuple(topics), tuple(scores)))
+    return ScoreMatrix(values, tuple(topics), tuple(scores))

@@ -303,7 +303,7 @@ def document_universe(
     systems : names of all systems, including those that retrieved nothing and so have no rows
     relevant_from : the lowest grade that counts as relevant
     system, assessor, topic, document, relevant : names of the columns
-    name_by : names of systems of files of runs, see :func:`vcomp.ir.read_trec_eval`
+    name_by : names of systems of files of runs, see :func:`vcomp.ir.read_scores`
 
     Returns
     -------
