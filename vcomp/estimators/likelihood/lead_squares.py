@@ -25,6 +25,10 @@ from vcomp.numerics.sparse import span_of
 _DENSE = 0.1
 """Share of entries of Y from which dense products are faster."""
 
+_FEW_ENTRIES, _FEW_LEVELS = 0.03, 2.0
+"""Entries and levels of sparse Y, as a share of those of the corner, up to which products with Y
+are faster than with Y'Y."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeadBlocks:
@@ -87,6 +91,9 @@ class LeadBlocks:
         ]
         if sum(y.nnz for y in Y) > _DENSE * q * np.prod(Y[0].shape):
             Y = [y.toarray() for y in Y]
+        elif max(y.nnz for y in Y) < _FEW_ENTRIES * m**2 and Y[0].shape[0] < _FEW_LEVELS * m:
+            P = [y @ self.corner for y in Y]
+            return [sum(E[a, b] * (Y[a].T @ P[b]) for a, b in np.argwhere(E)) for E in units]
         found = []
         with limited_blas(m):
             grams = {(a, b): Y[a].T @ Y[b] for a, b in product(range(q), repeat=2) if a <= b}
