@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, cached_property
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from scipy.optimize import minimize
 import vcomp
 from tests.helpers.cases import alternately
 from vcomp.estimators.likelihood import MatricesLikelihood
+from vcomp.estimators.likelihood.matrices_start import mivque_elements
 from vcomp.exceptions import DesignError, EstimationError
 
 
@@ -272,6 +274,24 @@ def test_standard_errors_and_degrees_of_freedom(name, method):
     variances = np.diagonal(np.linalg.inv(dense.observed(theta)))
     np.testing.assert_allclose(sorted(np.square(res.bse_vcomp)), sorted(variances), rtol=1e-6)
     np.testing.assert_allclose(res.df_fe, dense.satterthwaite(theta), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["three effects", "slopes on both", "no intercept"])
+def test_climbs_start_at_mivque_of_priors_zero(name):
+    text, fixed, bars = FORMULAS[name]
+    model = vcomp.VarianceComponentsModel(text, frame_of(LARGE))
+    likelihood = MatricesLikelihood(model.statistics, reml=True)
+    found = likelihood.back @ mivque_elements(likelihood.equations) / likelihood.unit
+    series = pd.Series(found, index=list(model.component_names))
+    dense = Dense(frame_of(LARGE), fixed, bars, reml=True)
+    M = np.eye(dense.n) - dense.X @ np.linalg.pinv(dense.X)
+    moved = M @ dense.derivatives
+    traces = np.einsum("jab,kba->jk", moved, moved)
+    forms = np.einsum("a,jab,b->j", M @ dense.y, dense.derivatives, M @ dense.y)
+    expected = np.linalg.solve(traces, forms)
+    np.testing.assert_allclose(
+        elements_of(SimpleNamespace(vcomp=series), bars), expected, rtol=1e-8
+    )
 
 
 @pytest.mark.parametrize("method", ["reml", "ml"])

@@ -139,6 +139,12 @@ _LEAST_SHARE = 0.02
 _NEAR = 1e-3
 """Largest difference of elements of one maximum, of scores with standard deviations near 1."""
 
+_ENDS_AT = 1e-5, 1e-5
+"""Decrement and violation at a maximum, if rounding error ends the climb."""
+
+_HIDDEN = 1e-9
+"""Largest relative rounding error of a log-likelihood, where effects are nearly confounded."""
+
 _APPROACHED = 1e-2
 """Decrement near a maximum, where directions of small variances are known."""
 
@@ -287,11 +293,14 @@ class ConeSearch:
         usual one
     updated_below : the same below which an update of it is used
     ridge : added to the average information, in units of its mean
+    follows_gradient : whether a step whose rise the rounding error of the likelihood hides is
+        judged by what is left of the gradient
     """
 
     near: float | None = None
     updated_below = _UPDATED_EXACTLY
     ridge = 0.0
+    follows_gradient = True
 
     def __init__(self, likelihood: MatrixLikelihood, evaluations: int = 0) -> None:
         self.likelihood = likelihood
@@ -320,7 +329,7 @@ class ConeSearch:
             return first.climb(
                 self.move,
                 sought=(tol, 1e-7),
-                stalled=(max(tol, 1e-5), 1e-5),
+                stalled=(max(tol, _ENDS_AT[0]), _ENDS_AT[1]),
                 max_iter=max_iter,
                 known=known,
             )
@@ -335,7 +344,8 @@ class ConeSearch:
             others = [
                 end
                 for end in others
-                if max(end.decrement, end.violation) <= 1e-5 and not end.leads_to(path[-1])
+                if max(end.decrement, end.violation) <= max(_ENDS_AT)
+                and not end.leads_to(path[-1])
             ]
         end = path[-1]
         return ConeMaximum(
@@ -506,7 +516,7 @@ class ConeSearch:
         unit[unit == 0.0] = 1.0
         scaled = here.H / np.outer(unit, unit)
         value, n = here.loglike, self.likelihood.n
-        for _ in range(16):
+        for trial in range(16):
             damped = scaled + damping * np.eye(unit.size)
             step = np.linalg.lstsq(damped, here.g / unit, rcond=1e-14)[0] / unit
             factors = self.moved(here, step)
@@ -515,16 +525,24 @@ class ConeSearch:
             rounding = 1e-13 if damping < 1.0 else 0.0
             least = Place.required(value, 0.0, here.decrement, n, rounding=rounding)
             if factors is not None and raised >= least and np.isfinite(raised):
-                # The likelihood may have kept values at the same matrices.
-                return self.place(
-                    tuple(orthogonal(L) for L in factors),
-                    S,
-                    here,
-                    damping=max(damping / 10.0, 1e-12),
-                )
-            self.evaluations += 1
+                return self._following(here, factors, S, damping)
+            hidden = value - _HIDDEN * max(abs(value), n) <= raised
+            if self.follows_gradient and hidden and trial == 0 and here.decrement <= _APPROACHED:
+                found = self._following(here, factors, S, damping)
+                if found.decrement <= 0.5 * here.decrement and found.violation <= _ENDS_AT[1]:
+                    return found
+            else:
+                self.evaluations += 1
             damping = max(10.0 * damping, 1e-6)
         return None
+
+    def _following(
+        self, here: ConePlace, factors: Parts, S: FloatArray, damping: float
+    ) -> ConePlace:
+        """Return the place after a step."""
+        # The likelihood may have kept values at the same matrices.
+        own = tuple(orthogonal(L) for L in factors)
+        return self.place(own, S, here, damping=max(damping / 10.0, 1e-12))
 
     def _gone(self, factors: Parts, gradients: Parts) -> Iterator[BoolArray]:
         """Yield which columns of each factor vanish: small ones that lower the likelihood."""

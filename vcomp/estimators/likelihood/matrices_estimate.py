@@ -193,11 +193,8 @@ def _known(likelihood: MatricesLikelihood, names: tuple[str, ...], options: Clim
 def _start(
     likelihood: MatricesLikelihood, names: tuple[str, ...], known: Known, given: Any
 ) -> tuple[FloatArray, BoolArray]:
-    """Return matrices to start from, and which elements are held.
-
-    Without ``start=`` half of the variance is residual, and the rest is shared.
-    """
-    S = _default_start(likelihood)
+    """Return matrices to start from, and which elements are held."""
+    S = likelihood.first_matrices()
     default = likelihood.components(S)
     covariances = _covariances(likelihood, names)
     if given is not None and hasattr(given, "keys"):
@@ -217,14 +214,6 @@ def _start(
     r = likelihood.n_residuals
     held[-1, range(r), range(r)] = known.held[-r:]
     return S, held
-
-
-def _default_start(likelihood: MatricesLikelihood) -> FloatArray:
-    """Return matrices to start from: half of the variance is residual, the rest is shared."""
-    k = sum(len(term) for term in likelihood.terms)
-    start = np.where(likelihood.linked, 0.5 / max(k, 1) * np.eye(likelihood.linked.shape[1]), 0.0)
-    np.fill_diagonal(start[-1], np.where(np.diagonal(likelihood.linked[-1]), 0.5, 0.0))
-    return start
 
 
 _DEPENDENT = 1e-10

@@ -26,6 +26,7 @@ from vcomp.estimators.likelihood.cone import (
     positive_part,
 )
 from vcomp.estimators.likelihood.engine import FixedForms, InformationKind, LastPoint, Solution
+from vcomp.estimators.likelihood.matrices_start import mivque_elements
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
@@ -38,6 +39,9 @@ _ROTATED = 1e2
 """Ratio of eigenvalues above which equations are solved for principal effects: else the matrix of
 inverses has the largest of them everywhere, and informations lose the fourth power of the
 ratio."""
+
+_RAISED = 0.01
+"""Smallest eigenvalue of a matrix at the start, for scores of standard deviation 1."""
 
 _UNLIKE = 1e4
 """Ratio of the variances of a matrix's principal effects, those below their error variance counted
@@ -392,10 +396,31 @@ class MatricesLikelihood(LastPoint[_MatricesPoint]):
         end = search.maximum(path, max_iter=left, tol=tol)
         return of, replace(end, iterations=max_iter - left + end.iterations)
 
+    def first_matrices(self) -> FloatArray:
+        """Return positive definite matrices to start from, (k + 1, q, q).
+
+        They are MIVQUE(0). Where that is not computed, half of the variance is residual, and the
+        rest is shared.
+        """
+        found = mivque_elements(self.equations)
+        S = np.zeros(self.linked.shape)
+        if found is None:
+            k = sum(len(term) for term in self.terms)
+            S += 0.5 / max(k, 1) * np.eye(self.linked.shape[1])
+            S[-1] = 0.5 * np.eye(self.linked.shape[1])
+        else:
+            t, a, b = np.array(elements(self.linked)).T
+            S[t, a, b] = S[t, b, a] = found / self.unit
+        return self._raised(S, self.linked)
+
     @staticmethod
     def _raised(S: FloatArray, linked: BoolArray) -> FloatArray:
-        """Return positive definite matrices near others."""
-        raised = [positive_part(matrix, 0.01) for matrix in S]
+        """Return positive definite matrices near others, the same if they are."""
+        raised = S.copy()
+        for matrix, links in zip(raised, linked, strict=True):
+            own = np.ix_(*[np.flatnonzero(np.diagonal(links))] * 2)
+            if np.linalg.eigvalsh(matrix[own]).min(initial=np.inf) < 0.99 * _RAISED:
+                matrix[own] = positive_part(matrix[own], _RAISED)
         return np.where(linked, raised, 0.0)
 
     def _of_principal_effects(self, S: FloatArray) -> tuple[MatricesLikelihood, FloatArray] | None:

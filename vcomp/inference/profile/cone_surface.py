@@ -219,6 +219,7 @@ class SurfaceSearch(ConeSearch):
     near = np.inf
     updated_below = 0.0
     ridge = 0.01
+    follows_gradient = False  # the multiplier is that of the last place
 
     likelihood: MatricesLikelihood | NextToZero
 
