@@ -617,3 +617,42 @@ def test_masked_weights_are_missing():
 def test_dstudies_say_the_weight_of_a_score():
     study = vcomp.fit("y ~ (1|a) + (1|b)", DATA, weights="w").dstudy(b=5)
     assert "A score is one of weight 1: weights='w'." in study.notes
+
+
+def _one_score_a_cell(seed):
+    rng = np.random.default_rng(seed)
+    a, b = (column.ravel() for column in np.indices((8, 7)))
+    w = rng.integers(1, 9, a.size).astype(float)
+    y = rng.normal(size=8)[a] + rng.normal(size=7)[b] + rng.normal(size=a.size)
+    return pd.DataFrame({"a": a, "b": b, "w": w, "y": y})
+
+
+@pytest.mark.parametrize("engine", ["auto", "iterative"])
+@pytest.mark.parametrize("seed", [1, 2, 3, 21, 24])
+def test_a_residual_that_goes_to_zero_names_the_term_that_takes_it(seed, engine):
+    """Where the variance does not fall with the weight, the interaction is all of it."""
+    data = _one_score_a_cell(seed)
+    formula = "y ~ (1|a) + (1|b) + (1|a:b)"
+    with pytest.raises(vcomp.EstimationError, match="leave out that term and weights=") as info:
+        vcomp.fit(formula, data, weights="w", engine=engine)
+    assert info.value.term == "a:b"
+    advised = vcomp.fit("y ~ (1|a) + (1|b)", data)
+    # As the message says: dense matrices with a residual near zero are as likely, others less.
+    a, b, interaction = advised.vcomp
+    one, y = np.ones(len(data)), data["y"].to_numpy()
+    for residual in (1e-9, 1e-3, 1e-2):
+        V = covariance(data, np.array([a, b, residual]), data["w"].to_numpy())
+        V += (interaction - residual * (1.0 / data["w"]).mean()) * np.eye(len(data))
+        inverse = np.linalg.inv(V)
+        A = one @ inverse @ one
+        r = y - one @ inverse @ y / A
+        dense = np.linalg.slogdet(V)[1] + np.log(A) + r @ inverse @ r
+        llf = -0.5 * (dense + (len(data) - 1) * np.log(2.0 * np.pi))
+        if residual == 1e-9:
+            assert llf == pytest.approx(advised.llf, rel=1e-8)
+        else:
+            assert llf < advised.llf
+
+
+def test_a_residual_that_weights_show_is_found():
+    assert vcomp.fit("y ~ (1|a) + (1|b) + (1|a:b)", _one_score_a_cell(0), weights="w").converged

@@ -340,8 +340,10 @@ def _covariance_of_mean(samples: FloatArray) -> FloatArray:
 
 def _sandwich(information: FloatArray, noise: FloatArray, free: BoolArray) -> FloatArray:
     """Return I⁻¹ N I⁻¹ of the free components, with I scaled to a unit diagonal for accuracy."""
-    block = np.ix_(free, free)
-    scale = np.sqrt(np.diagonal(information)[free])
+    block, diagonal = np.ix_(free, free), np.diagonal(information)[free]
+    if not (diagonal > 0.0).all():  # rounding where the residual vanishes
+        return np.full((diagonal.size, diagonal.size), np.nan)
+    scale = np.sqrt(diagonal)
     inverse = np.linalg.inv(information[block] / np.outer(scale, scale)) / np.outer(scale, scale)
     return inverse @ noise[block] @ inverse
 

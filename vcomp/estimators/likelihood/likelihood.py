@@ -19,6 +19,7 @@ from vcomp.estimators.estimate import Certificate, Estimate, Maximum, OtherMaxim
 from vcomp.estimators.likelihood.choose import choose_engine, engine_without_cancellation
 from vcomp.estimators.likelihood.engine import InformationKind, LikelihoodEngine, errors_of_fixed
 from vcomp.estimators.likelihood.maximisation import VANISHED, maximise, residual_share
+from vcomp.estimators.likelihood.without_residual import check_weights, no_variance
 from vcomp.estimators.options import (
     Hold,
     Known,
@@ -40,6 +41,9 @@ error along it is over 10,000 times those of the single components."""
 _CLOSE = 2.0
 """Largest difference of log-likelihoods at which another maximum is reported: a likelihood ratio
 of 7, about that at the ends of a 95 % interval."""
+
+_NOTHING = 1e-4
+"""Share of the other components at which a residual may be going to zero."""
 
 _SINGULAR_INFORMATION = 1e-13
 """Eigenvalue on a unit diagonal below which a matrix is singular up to rounding error."""
@@ -258,9 +262,23 @@ class LikelihoodMethod:
         Raises
         ------
         EstimationError
-            If the options do not fit the components, the likelihood has no maximum, or no engine
-            fits into memory.
+            If the options do not fit the components, the likelihood has no maximum, or one at a
+            residual of zero, or no engine fits into memory.
         """
+        try:
+            found = self._estimate(stats, names)
+        except EstimationError:
+            check_weights(stats, names, -np.inf, self._estimate_alone)
+            raise
+        if not found.converged or found.values[-1] < _NOTHING * found.values[:-1].sum():
+            check_weights(stats, names, found.llf, self._estimate_alone)
+        return found
+
+    def _estimate_alone(self, stats: Statistics, names: tuple[str, ...]) -> Estimate | None:
+        """Return the estimate of a smaller model; None with components held."""
+        return None if self.hold else replace(self, start=None)._estimate(stats, names)
+
+    def _estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
         if stats.blocks is not None:
             from vcomp.estimators.likelihood.matrices_estimate import estimate_matrices
 
@@ -346,7 +364,7 @@ def estimate_by_likelihood(
     check_ratios(known.values, names, "hold", likelihood.rss / likelihood.n)
     tol = options.tol or (_TOLERANCE if likelihood.exact_value else _TOLERANCE_OF_PROBES)
     if likelihood.rss <= _EXACT_FIT * likelihood.yy and not known.held[-1]:
-        return _no_variance(likelihood, names, known)
+        return no_variance(likelihood, names, known)
     begun = perf_counter()
     start = start_of(options.start, names, known, _default_start(likelihood))
     started = perf_counter()
@@ -532,30 +550,4 @@ def _why_not(found: Maximum, certified: Certified, options: LikelihoodMethod) ->
     return (
         "no further step raises the likelihood; try another start=, or leave out a term with "
         f"almost no variance ({decrement})"
-    )
-
-
-def _no_variance(likelihood: LikelihoodEngine, names: tuple[str, ...], known: Known) -> Estimate:
-    """Return zeros for a response that the fixed part reproduces, such as a constant one."""
-    k, p = len(names), likelihood.n_fixed
-    what = "the response is constant" if likelihood.yy == 0.0 else "the fixed part fits exactly"
-    if known.held.any():
-        raise EstimationError(
-            f"{what}: with components held the likelihood has no maximum; "
-            "hold the residual as well, or no component"
-        )
-    beta = likelihood.least_squares()
-    nothing = np.full((k, k), np.nan)
-    return Estimate(
-        method="reml" if likelihood.reml else "ml",
-        names=names,
-        values=np.zeros(k),
-        covariances=dict.fromkeys(("observed", "expected", "average"), nothing),
-        beta=beta,
-        cov_beta=np.zeros((p, p)),
-        llf=np.inf,
-        converged=False,
-        status=f"Not converged: {what}, so that the likelihood rises without limit as all "
-        "components go to 0; they are given as 0, without standard errors.",
-        engine="none: there is nothing to estimate",
     )
