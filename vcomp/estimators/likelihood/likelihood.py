@@ -266,37 +266,35 @@ class LikelihoodMethod:
             residual of zero, or no engine fits into memory.
         """
         try:
-            found = self._estimate(stats, names)
+            if stats.blocks is None:
+                # Options are checked before anything is computed.
+                known = known_components(self.hold, names)
+                start_of(self.start, names, known, np.ones(len(names)))
+                likelihood = choose_engine(
+                    stats,
+                    self.engine,
+                    reml=self.is_restricted,
+                    names=names[:-1],
+                    n_probes=self.n_probes,
+                    seed=0 if self.rng is None else seed_from(self.rng),
+                )
+                with limited_blas(0):
+                    found = _estimate_or_change_engine(stats, likelihood, names, self)
+            else:
+                from vcomp.estimators.likelihood.matrices_estimate import estimate_matrices
+
+                with limited_blas(0):
+                    found = estimate_matrices(stats, names, self)
         except EstimationError:
-            check_weights(stats, names, -np.inf, self._estimate_alone)
+            check_weights(stats, names, -np.inf, self._of_less)
             raise
         if not found.converged or found.values[-1] < _NOTHING * found.values[:-1].sum():
-            check_weights(stats, names, found.llf, self._estimate_alone)
+            check_weights(stats, names, found.llf, self._of_less)
         return found
 
-    def _estimate_alone(self, stats: Statistics, names: tuple[str, ...]) -> Estimate | None:
+    def _of_less(self, stats: Statistics, names: tuple[str, ...]) -> Estimate | None:
         """Return the estimate of a smaller model; None with components held."""
-        return None if self.hold else replace(self, start=None)._estimate(stats, names)
-
-    def _estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
-        if stats.blocks is not None:
-            from vcomp.estimators.likelihood.matrices_estimate import estimate_matrices
-
-            with limited_blas(0):
-                return estimate_matrices(stats, names, self)
-        # Options are checked before anything is computed.
-        known = known_components(self.hold, names)
-        start_of(self.start, names, known, np.ones(len(names)))
-        likelihood = choose_engine(
-            stats,
-            self.engine,
-            reml=self.is_restricted,
-            names=names[:-1],
-            n_probes=self.n_probes,
-            seed=0 if self.rng is None else seed_from(self.rng),
-        )
-        with limited_blas(0):
-            return _estimate_or_change_engine(stats, likelihood, names, self)
+        return None if self.hold else replace(self, start=None).estimate(stats, names)
 
 
 class REML(LikelihoodMethod):
