@@ -14,7 +14,6 @@ import numpy as np
 
 from vcomp import display
 from vcomp.codec import to_document
-from vcomp.evals.eval_logs import EvalLogs
 from vcomp.evals.next_data import (
     Prices,
     Unknown,
@@ -25,17 +24,9 @@ from vcomp.evals.next_data import (
     unknown,
 )
 from vcomp.evals.page import EvalPage, page_of
-from vcomp.evals.reading_logs import PathOfLog, read
-from vcomp.evals.roles import FIXED, Roles, roles_of
-from vcomp.exceptions import (
-    DataError,
-    PlanError,
-    check_alpha,
-    check_one_of,
-    guarded,
-    visible,
-    warn,
-)
+from vcomp.evals.roles import Roles, roles_of
+from vcomp.evals.score_rows import ScoresOfEval, column_names, scored_rows
+from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, guarded, visible
 from vcomp.formula import RESIDUAL
 from vcomp.gtheory import DStudy
 from vcomp.inference.pairwise import PairwiseComparisons
@@ -316,7 +307,7 @@ class EvalStudy(display.Printed):
 
 @guarded
 def study(
-    scores: EvalLogs | pd.DataFrame | PathOfLog | Iterable[PathOfLog],
+    scores: ScoresOfEval,
     *,
     system: str = "model",
     score: str = "score",
@@ -378,10 +369,8 @@ def study(
     """
     check_alpha(alpha)
     check_one_of("test", test, ("t", "tukey", "max-t"))
-    sampled, fixed = _names("sampled", sampled), _names("fixed", fixed)
-    table = _scored(_of_metric(_table_of(scores), metric), score)
-    if system in table and "item" in table and FIXED[0] in table:
-        table = _with_own_items(table, FIXED[0])
+    sampled, fixed = column_names("sampled", sampled), column_names("fixed", fixed)
+    table = scored_rows(scores, score, metric)
     roles = roles_of(table, system, score, sampled, fixed)
     of_data = read_prices(prices, roles), read_budget(budget, prices)
     _check_varying(table, score)
@@ -443,54 +432,6 @@ def _source(name: str, roles: Roles) -> str:
     return roles.repetition or roles.residual or name
 
 
-def _names(option: str, given: Any) -> list[str]:
-    if isinstance(given, str):
-        return [given]
-    names = list(given) if isinstance(given, Iterable) else [given]
-    if not all(isinstance(name, str) for name in names):
-        raise PlanError(f"{option} is a list of columns, not {given!r}")
-    return names
-
-
-def _table_of(scores: Any) -> pd.DataFrame:
-    import pandas as pd
-
-    if isinstance(scores, EvalLogs):
-        return scores.table
-    if isinstance(scores, pd.DataFrame):
-        return scores
-    return read(scores).table
-
-
-def _of_metric(table: pd.DataFrame, metric: str | None) -> pd.DataFrame:
-    """Return the scores of one metric."""
-    if "metric" not in table:
-        if metric is not None:
-            raise PlanError("there is no column 'metric' to choose from; leave metric= out")
-        return table
-    known = table["metric"].unique().tolist()
-    if metric is None and len(known) > 1:
-        listed = ", ".join(map(repr, known))
-        raise DataError(f"the table has several metrics; name one, metric=… of {listed}",
-                        column="metric")  # fmt: skip
-    if metric is not None and metric not in known:
-        raise PlanError(
-            f"there is no metric {metric!r}; there are {', '.join(map(repr, known))}",
-            column="metric",
-        )
-    return table if metric is None else table[table["metric"] == metric]
-
-
-def _scored(table: pd.DataFrame, score: str) -> pd.DataFrame:
-    """Return the rows that have a score."""
-    if score not in table or not table[score].isna().any():
-        return table
-    kept = table[table[score].notna()]
-    missing = display.count(len(table) - len(kept))
-    warn(f"{missing} of {display.count(len(table))} rows have no {score} and were left out")
-    return kept
-
-
 def _check_varying(table: pd.DataFrame, score: str) -> None:
     if len(table[score].unique()) == 1:
         raise DataError(
@@ -498,15 +439,3 @@ def _check_varying(table: pd.DataFrame, score: str) -> None:
             "differences nor errors",
             column=score,
         )
-
-
-def _with_own_items(table: pd.DataFrame, task: str) -> pd.DataFrame:
-    """Return the table with other items in each task."""
-    import pandas as pd
-
-    pairs = pd.MultiIndex.from_frame(table[[task, "item"]])
-    codes, found = pairs.factorize()
-    if found.size == table["item"].nunique():
-        return table
-    labels = pd.Index([f"{name}/{item}" for name, item in found])
-    return table.assign(item=pd.Categorical.from_codes(codes, labels))

@@ -1,0 +1,93 @@
+"""The rows of an evaluation: of logs or a table, of one metric, with a score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from vcomp import display
+from vcomp.evals.eval_logs import EvalLogs
+from vcomp.evals.reading_logs import PathOfLog, read
+from vcomp.evals.roles import FIXED
+from vcomp.exceptions import DataError, PlanError, warn
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ScoresOfEval: TypeAlias = "EvalLogs | pd.DataFrame | PathOfLog | Iterable[PathOfLog]"
+
+
+def scored_rows(scores: Any, score: str, metric: str | None) -> pd.DataFrame:
+    """Return the rows of logs or a table that have a score of one metric.
+
+    Items that occur in several tasks have names of their own in each.
+
+    Parameters
+    ----------
+    scores : logs, their paths, or a table
+    score : column of the scores
+    metric : which of several metrics
+    """
+    table = _scored(_of_metric(_table_of(scores), metric), score)
+    return _with_own_items(table, FIXED[0]) if {"item", FIXED[0]} <= set(table) else table
+
+
+def column_names(option: str, given: Any) -> list[str]:
+    """Return the columns that an option names."""
+    if isinstance(given, str):
+        return [given]
+    names = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(name, str) for name in names):
+        raise PlanError(f"{option} is a list of columns, not {given!r}")
+    return names
+
+
+def _table_of(scores: Any) -> pd.DataFrame:
+    import pandas as pd
+
+    if isinstance(scores, EvalLogs):
+        return scores.table
+    if isinstance(scores, pd.DataFrame):
+        return scores
+    return read(scores).table
+
+
+def _of_metric(table: pd.DataFrame, metric: str | None) -> pd.DataFrame:
+    """Return the scores of one metric."""
+    if "metric" not in table:
+        if metric is not None:
+            raise PlanError("there is no column 'metric' to choose from; leave metric= out")
+        return table
+    known = table["metric"].unique().tolist()
+    if metric is None and len(known) > 1:
+        listed = ", ".join(map(repr, known))
+        raise DataError(f"the table has several metrics; name one, metric=… of {listed}",
+                        column="metric")  # fmt: skip
+    if metric is not None and metric not in known:
+        raise PlanError(
+            f"there is no metric {metric!r}; there are {', '.join(map(repr, known))}",
+            column="metric",
+        )
+    return table if metric is None else table[table["metric"] == metric]
+
+
+def _scored(table: pd.DataFrame, score: str) -> pd.DataFrame:
+    """Return the rows that have a score."""
+    if score not in table or not table[score].isna().any():
+        return table
+    kept = table[table[score].notna()]
+    missing = display.count(len(table) - len(kept))
+    warn(f"{missing} of {display.count(len(table))} rows have no {score} and were left out")
+    return kept
+
+
+def _with_own_items(table: pd.DataFrame, task: str) -> pd.DataFrame:
+    """Return the table with other items in each task."""
+    import pandas as pd
+
+    pairs = pd.MultiIndex.from_frame(table[[task, "item"]])
+    codes, found = pairs.factorize()
+    if found.size == table["item"].nunique():
+        return table
+    labels = pd.Index([f"{name}/{item}" for name, item in found])
+    return table.assign(item=pd.Categorical.from_codes(codes, labels))
