@@ -144,6 +144,12 @@ def roles_of(
     several = [c for c in of_samples if levels[c] > 1]
     single = [c for c in of_samples if levels[c] == 1]
     constant = tuple(c for c in of_all if levels[c] > 1)
+    if of_samples and not several:
+        raise DataError(
+            f"there is one {of_samples[0]}: errors come from how much several "
+            f"{display.levels_of(of_samples[0])} differ",
+            column=of_samples[0],
+        )
     if not several:
         raise DataError(
             f"nothing is sampled: a study needs a column of items, such as 'item', and has "

@@ -1,0 +1,161 @@
+"""Identical runs: flicker, pass@k, pass^k and majorities against all subsets of the runs."""
+
+import math
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vcomp
+from tests.helpers.printed_tables import printed_words
+
+RUNS = {
+    "a": [[1, 1, 0, 1], [0, 0, 1], [1, 1], [0, 0, 0, 0, 1], [1, 0, 1, 0, 1]],
+    "b": [[1, 1, 1, 1], [0, 0], [1, 0, 0], [0, 0, 0, 0], [1, 1, 1]],
+}
+
+
+def table_of(runs):
+    rows = [
+        (model, item, epoch, score)
+        for model, items in runs.items()
+        for item, scores in enumerate(items)
+        for epoch, score in enumerate(scores)
+    ]
+    return pd.DataFrame(rows, columns=["model", "item", "epoch", "score"])
+
+
+@pytest.fixture(scope="module")
+def found():
+    return vcomp.evals.repetitions(table_of(RUNS))
+
+
+MEASURES = {
+    "flicker": lambda s: Fraction(len(set(s)) > 1),
+    "pass_at": lambda s: Fraction(any(s)),
+    "pass_all": lambda s: Fraction(all(s)),
+    "majority": lambda s: Fraction(2 * sum(s) > len(s)) + Fraction(2 * sum(s) == len(s)) / 2,
+}
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("k", range(1, 6))
+def test_measures_are_means_over_all_subsets_of_runs(found, measure, k):
+    if (measure, k) == ("flicker", 1):
+        return
+    table = getattr(found, measure)(k)
+    for model, items in RUNS.items():
+        exact = []
+        for scores in items:
+            chosen = [MEASURES[measure](s) for s in combinations(scores, k)]
+            if chosen:
+                exact.append(sum(chosen) / len(chosen))
+        row = table.loc[model]
+        assert row["items"] == len(exact)
+        if not exact:
+            assert row[["estimate", "std_error", "low", "high"]].isna().all()
+            continue
+        assert row["estimate"] == pytest.approx(float(sum(exact) / len(exact)), abs=1e-14)
+        if len(exact) > 1:
+            error = np.std(list(map(float, exact)), ddof=1) / math.sqrt(len(exact))
+            wanted = error if error > 0.0 else math.nan
+            assert row["std_error"] == pytest.approx(wanted, abs=1e-14, nan_ok=True)
+    rows = found.consistency.query("measure == @measure and k == @k")
+    np.testing.assert_array_equal(rows["estimate"], table["estimate"])
+
+
+def test_variance_of_identical_runs(found):
+    for model, items in RUNS.items():
+        within = sum(np.var(s) * len(s) for s in items) / sum(len(s) - 1 for s in items)
+        assert found.table.loc[model, "run_variance"] == pytest.approx(within, rel=1e-12)
+    study = vcomp.evals.study(table_of(RUNS))
+    components = study.components.vcomp
+    shares = components / components.sum()
+    assert found.sources.loc["epoch (identical runs)", "share"] == pytest.approx(
+        shares["Residual"], rel=1e-9
+    )
+    assert found.sources["share_of_error"].to_numpy() == pytest.approx(
+        study.sources["share"].to_numpy()
+    )
+
+
+def test_tasks_have_equal_weights_and_clusters_are_sampled():
+    data = table_of({"a": [*RUNS["a"], *RUNS["b"]]})
+    data["task"] = np.where(data["item"] < 4, "t", "u")
+    data["passage"] = data["item"] // 2
+    values = data.groupby("item")["score"].mean().to_numpy()
+    tasks, passages = np.arange(10) < 4, np.arange(10) // 2
+    row = vcomp.evals.repetitions(data, cluster="passage").pass_at(1).loc["a"]
+    assert row["estimate"] == pytest.approx((values[tasks].mean() + values[~tasks].mean()) / 2)
+    variances = []
+    for own in (tasks, ~tasks):
+        off = values[own] - values[own].mean()
+        sums = pd.Series(off).groupby(passages[own]).sum().to_numpy()
+        G = sums.size
+        variances.append(G / (G - 1) * (sums**2).sum() / own.sum() ** 2)
+    assert row["std_error"] == pytest.approx(math.sqrt(sum(variances)) / 2, rel=1e-12)
+
+
+def test_intervals_of_items_that_are_all_alike_are_wilsons():
+    data = table_of({"a": [[1, 1]] * 20})
+    row = vcomp.evals.repetitions(data).pass_at(2).loc["a"]
+    t2 = 2.093024054408263**2  # qt(.975, 19)
+    assert math.isnan(row["std_error"])
+    assert (row["low"], row["high"]) == (pytest.approx(20 / (20 + t2)), 1.0)
+    assert vcomp.evals.repetitions(data).sources is None
+
+
+def test_graded_scores_and_text():
+    data = table_of(RUNS).assign(score=np.linspace(0.0, 1.0, 35)[:35])
+    graded = vcomp.evals.repetitions(data)
+    for measure in ("pass_at", "pass_all", "majority"):
+        with pytest.raises(vcomp.DataError, match=r"scores are graded.*passes_from=") as caught:
+            getattr(graded, measure)(2)
+        assert caught.value.column == "score"
+    assert set(graded.consistency["measure"]) == {"flicker"}
+    assert "neither pass@k nor a majority" in printed_words(graded)
+    passing = vcomp.evals.repetitions(data, passes_from=0.5)
+    by_hand = vcomp.evals.repetitions(data.assign(score=(data["score"] >= 0.5).astype(float)))
+    pd.testing.assert_frame_equal(passing.consistency, by_hand.consistency)
+    text = table_of(RUNS).replace({"score": {0: "no", 1: "yes"}})
+    words = vcomp.evals.repetitions(text)
+    pd.testing.assert_frame_equal(
+        words.flicker(2), vcomp.evals.repetitions(table_of(RUNS)).flicker(2)
+    )
+    assert words.sources is None
+    assert words.table["run_variance"].isna().all()
+
+
+def test_runs_that_all_agree_have_no_variance():
+    data = table_of({"a": [[1, 1], [0, 0], [1, 1]], "b": [[1, 1], [1, 1], [0, 0]]})
+    sources = vcomp.evals.repetitions(data).sources
+    assert sources["share"].iloc[-1] == 0.0
+    assert sources.index[-1].endswith("(identical runs)")
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "words"),
+    [
+        (
+            lambda d: d[d["epoch"] == 0],
+            {},
+            "each item of each model has one score: identical runs",
+        ),
+        (lambda d: d[d["item"] == 0], {}, "there is one item: errors come from how much several"),
+        (lambda d: d, {"cluster": "pasage"}, "there is no column 'pasage'"),
+        (lambda d: d, {"passes_from": "x"}, "passes_from is a score"),
+        (lambda d: d.assign(seed=d["epoch"]), {"alpha": 0}, "alpha must be between"),
+        (lambda d: d.rename(columns={"epoch": "seed"}), {}, "column 'seed' separates scores"),
+    ],
+)
+def test_what_is_refused(change, options, words):
+    with pytest.raises(vcomp.VcompError, match=words):
+        vcomp.evals.repetitions(change(table_of(RUNS)), **options)
+
+
+@pytest.mark.parametrize("k", [0, 6, 2.5, "2"])
+def test_numbers_of_runs_that_do_not_exist(found, k):
+    with pytest.raises(vcomp.PlanError, match="k is between 1 and 5, the largest number"):
+        found.pass_at(k)

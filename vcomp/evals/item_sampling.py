@@ -1,0 +1,211 @@
+"""Errors of statistics of sampled items: closed forms of means, and the jackknife."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from vcomp._typing import FloatArray, LongArray
+from vcomp.inference.pairwise import maximum_of_correlated, simultaneous
+
+_AT_ONCE = 2**22
+"""Numbers that are held at once while items are left out."""
+
+_SMALL = 1e-12
+"""A variance below this share of the squared scale of its statistic is a rounding error."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemStatistics:
+    """Statistics with the covariance of their errors, of items as sampled.
+
+    Attributes
+    ----------
+    values : (p,)
+    covariance : (p, p)
+    df : degrees of freedom of all of them
+    """
+
+    values: FloatArray
+    covariance: FloatArray
+    df: float
+
+    @property
+    def std_error(self) -> FloatArray:
+        """The standard errors, (p,)."""
+        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+
+    def combined(self, weights: FloatArray) -> ItemStatistics:
+        """Return linear combinations.
+
+        Parameters
+        ----------
+        weights : (q, p)
+        """
+        covariance = weights @ self.covariance @ weights.T
+        return ItemStatistics(weights @ self.values, covariance, self.df)
+
+    def limits(self, alpha: float) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of the intervals of single statistics, by t."""
+        half = self.std_error * _t(alpha, self.df)
+        return self.values - half, self.values + half
+
+    def joint_limits(self, alpha: float) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of simultaneous intervals, by the largest of correlated t."""
+        errors = self.std_error
+        known = np.isfinite(errors) & (errors > 0.0) & np.isfinite(self.values)
+        half = np.where(np.isfinite(self.values), errors, np.nan)
+        if known.sum() > 1:
+            within = np.ix_(known, known)
+            alike = self.covariance[within] / np.outer(errors[known], errors[known])
+            tail = maximum_of_correlated(np.clip(alike, -1.0, 1.0))
+            _, critical = simultaneous(np.zeros(1), np.array([self.df]), tail, alpha)
+            half = half * float(critical[0])
+        elif known.any():
+            half = half * _t(alpha, self.df)
+        return self.values - half, self.values + half
+
+
+def _t(alpha: float, df: float) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(df, 1.0 - 0.5 * alpha)) if df > 0.0 else math.nan
+
+
+def without_each(
+    sums: FloatArray, statistic: Callable[[FloatArray], FloatArray]
+) -> ItemStatistics:
+    """Return statistics of sums over items, with the covariance of the jackknife.
+
+    Parameters
+    ----------
+    sums : (n, m) what each item adds
+    statistic : takes (…, m) sums, and returns (…, p) values
+
+    Notes
+    -----
+    V = (n − 1)/n Σ_g (θ_(g) − θ̄)(θ_(g) − θ̄)ᵀ, where θ_(g) is the statistic without item g. It is
+    nan of statistics that do not exist without one of the items.
+
+    References
+    ----------
+    Efron, B. and Stein, C. (1981). The jackknife estimate of variance. *Annals of Statistics*, 9,
+    586-596.
+
+    Examples
+    --------
+    >>> values = np.array([[1.0, 1.0], [2.0, 1.0], [6.0, 1.0]])
+    >>> mean = without_each(values, lambda s: s[..., :1] / s[..., 1:])
+    >>> mean.values.round(4), mean.std_error.round(4), mean.df
+    (array([3.]), array([1.5275]), 2.0)
+    """
+    n, width = sums.shape
+    total = sums.sum(axis=0)
+    values = np.atleast_1d(statistic(total))
+    if n < 2:
+        return ItemStatistics(values, np.full((values.size, values.size), np.nan), 0.0)
+    step = max(1, _AT_ONCE // max(1, width))
+    parts = [statistic(total - sums[at : at + step]) for at in range(0, n, step)]
+    deviations = np.concatenate(parts).reshape(n, values.size)
+    deviations = deviations - deviations.mean(axis=0)
+    covariance = (n - 1.0) / n * (deviations.T @ deviations)
+    return ItemStatistics(values, covariance, n - 1.0)
+
+
+def summed_by(codes: LongArray, values: FloatArray, n: int) -> FloatArray:
+    """Return the sums of rows of each item.
+
+    Parameters
+    ----------
+    codes : (rows,) the item of each
+    values : (rows, m)
+    n : number of items
+    """
+    columns = [np.bincount(codes, column, minlength=n) for column in values.T]
+    return np.stack(columns, axis=1) if columns else np.zeros((n, 0))
+
+
+def mean_of_items(
+    values: FloatArray, clusters: LongArray, tasks: LongArray
+) -> tuple[float, float, float]:
+    """Return the mean of items with its standard error and degrees of freedom.
+
+    Tasks have equal weights, and their items, or clusters of items, are sampled.
+
+    Parameters
+    ----------
+    values : (items,)
+    clusters : (items,) codes of the clusters
+    tasks : (items,) codes of the tasks
+
+    Notes
+    -----
+    Of a task with n items in G clusters, the variance is G/(G − 1) Σ_g e_g²/n², with e_g the sum
+    of deviations of a cluster; if each item is a cluster it is s²/n. Degrees of freedom are
+    Satterthwaite's over tasks.
+
+    Examples
+    --------
+    >>> mean_of_items(np.array([1.0, 2.0, 6.0]), np.arange(3), np.zeros(3, dtype=int))
+    (3.0, 1.5275252316519468, 2.0)
+    """
+    means, variances, degrees = [], [], []
+    found = np.unique(tasks)
+    for task in found:
+        own = values[tasks == task]
+        _, group = np.unique(clusters[tasks == task], return_inverse=True)
+        mean = float(own.mean())
+        sums = np.bincount(group, own - mean)
+        G = sums.size
+        means.append(mean)
+        degrees.append(G - 1.0)
+        variances.append(G / (G - 1.0) * float(sums @ sums) / own.size**2 if G > 1 else math.nan)
+    weight = 1.0 / found.size
+    v = np.array(variances) * weight**2
+    total = float(v.sum())
+    df = total**2 / float((v**2 / np.array(degrees)).sum()) if total > 0.0 else min(degrees)
+    mean = float(np.mean(means))
+    error = math.sqrt(total) if total > _SMALL * max(mean**2, 1e-300) else 0.0 * total
+    return mean, error, float(df)
+
+
+def share_limits(
+    share: float, std_error: float, df: float, most: float, alpha: float
+) -> tuple[float, float]:
+    """Return Wilson's interval of a share, for the number of independent answers of its error.
+
+    Parameters
+    ----------
+    share : between 0 and 1
+    std_error, df : of it
+    most : independent answers at most; so many if the error is 0
+    alpha : the interval has confidence 1 − alpha
+
+    Notes
+    -----
+    n = p(1 − p)/se², and the quantile is that of t.
+
+    References
+    ----------
+    Dean, N. and Pagano, M. (2015). Evaluating confidence interval methods for binomial proportions
+    in clustered surveys. *Journal of Survey Statistics and Methodology*, 3, 484-503.
+
+    Examples
+    --------
+    >>> low, high = share_limits(0.5, 0.05, np.inf, 1000, 0.05)
+    >>> round(low, 4), round(high, 4)  # of 50 of 100
+    (0.4038, 0.5962)
+    >>> share_limits(1.0, 0.0, np.inf, 100, 0.05)[0].__round__(4)
+    0.963
+    """
+    if not math.isfinite(std_error) or not df > 0.0:
+        return math.nan, math.nan
+    spread = share * (1.0 - share)
+    n = min(spread / std_error**2, most) if std_error > 0.0 and spread > 0.0 else most
+    c2 = _t(alpha, df) ** 2
+    centre = (share + c2 / (2.0 * n)) / (1.0 + c2 / n)
+    half = math.sqrt(c2 * (spread / n + c2 / (4.0 * n**2))) / (1.0 + c2 / n)
+    return max(0.0, centre - half), min(1.0, centre + half)
