@@ -14,29 +14,39 @@ from vcomp.inference.pairwise import maximum_of_correlated, simultaneous
 _AT_ONCE = 2**22
 """Numbers that are held at once while items are left out."""
 
+_MOST_JOINT = 30
+"""Statistics whose correlations enter simultaneous intervals; of more they are Bonferroni's."""
+
 _SMALL = 1e-12
-"""A variance below this share of the squared scale of its statistic is a rounding error."""
+"""An error below this share of its statistic is a rounding error."""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemStatistics:
-    """Statistics with the covariance of their errors, of items as sampled.
+    """Statistics with their values without each item in turn, for errors of items as sampled.
 
     Attributes
     ----------
     values : (p,)
-    covariance : (p, p)
-    df : degrees of freedom of all of them
+    deviations : (n, p) values without each item, less their mean
     """
 
     values: FloatArray
-    covariance: FloatArray
-    df: float
+    deviations: FloatArray
+
+    @property
+    def df(self) -> float:
+        """The degrees of freedom of the standard errors."""
+        return len(self.deviations) - 1.0
 
     @property
     def std_error(self) -> FloatArray:
-        """The standard errors, (p,)."""
-        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+        """The jackknife's standard errors, (p,); nan of one item, and where no item differs."""
+        n = len(self.deviations)
+        squares = np.einsum("np,np->p", self.deviations, self.deviations)
+        errors = np.sqrt((n - 1.0) / n * squares)
+        known = errors > _SMALL * np.abs(self.values) if n > 1 else False
+        return np.where(known, errors, np.nan)
 
     def combined(self, weights: FloatArray) -> ItemStatistics:
         """Return linear combinations.
@@ -45,8 +55,7 @@ class ItemStatistics:
         ----------
         weights : (q, p)
         """
-        covariance = weights @ self.covariance @ weights.T
-        return ItemStatistics(weights @ self.values, covariance, self.df)
+        return ItemStatistics(weights @ self.values, self.deviations @ weights.T)
 
     def limits(self, alpha: float) -> tuple[FloatArray, FloatArray]:
         """Return the ends of the intervals of single statistics, by t."""
@@ -54,14 +63,18 @@ class ItemStatistics:
         return self.values - half, self.values + half
 
     def joint_limits(self, alpha: float) -> tuple[FloatArray, FloatArray]:
-        """Return the ends of simultaneous intervals, by the largest of correlated t."""
+        """Return the ends of simultaneous intervals, by the largest of correlated t.
+
+        Of more than 30 statistics, they are Bonferroni's.
+        """
         errors = self.std_error
-        known = np.isfinite(errors) & (errors > 0.0) & np.isfinite(self.values)
-        half = np.where(np.isfinite(self.values), errors, np.nan)
-        if known.sum() > 1:
-            within = np.ix_(known, known)
-            alike = self.covariance[within] / np.outer(errors[known], errors[known])
-            tail = maximum_of_correlated(np.clip(alike, -1.0, 1.0))
+        known = np.isfinite(errors) & np.isfinite(self.values)
+        half = np.where(known, errors, np.nan)
+        if known.sum() > _MOST_JOINT:
+            half = half * _t(alpha / known.sum(), self.df)
+        elif known.sum() > 1:
+            scaled = self.deviations[:, known] / np.linalg.norm(self.deviations[:, known], axis=0)
+            tail = maximum_of_correlated(np.clip(scaled.T @ scaled, -1.0, 1.0))
             _, critical = simultaneous(np.zeros(1), np.array([self.df]), tail, alpha)
             half = half * float(critical[0])
         elif known.any():
@@ -87,7 +100,7 @@ def without_each(
 
     Notes
     -----
-    V = (n − 1)/n Σ_g (θ_(g) − θ̄)(θ_(g) − θ̄)ᵀ, where θ_(g) is the statistic without item g. It is
+    The variance is (n − 1)/n Σ_g (θ_(g) − θ̄)², where θ_(g) is the statistic without item g. It is
     nan of statistics that do not exist without one of the items.
 
     References
@@ -105,14 +118,11 @@ def without_each(
     n, width = sums.shape
     total = sums.sum(axis=0)
     values = np.atleast_1d(statistic(total))
-    if n < 2:
-        return ItemStatistics(values, np.full((values.size, values.size), np.nan), 0.0)
     step = max(1, _AT_ONCE // max(1, width))
     parts = [statistic(total - sums[at : at + step]) for at in range(0, n, step)]
-    deviations = np.concatenate(parts).reshape(n, values.size)
-    deviations = deviations - deviations.mean(axis=0)
-    covariance = (n - 1.0) / n * (deviations.T @ deviations)
-    return ItemStatistics(values, covariance, n - 1.0)
+    left = np.concatenate(parts).reshape(n, values.size)
+    deviations = left - values
+    return ItemStatistics(values, deviations - deviations.mean(axis=0))
 
 
 def summed_by(codes: LongArray, values: FloatArray, n: int) -> FloatArray:
@@ -168,8 +178,8 @@ def mean_of_items(
     total = float(v.sum())
     df = total**2 / float((v**2 / np.array(degrees)).sum()) if total > 0.0 else min(degrees)
     mean = float(np.mean(means))
-    error = math.sqrt(total) if total > _SMALL * max(mean**2, 1e-300) else 0.0 * total
-    return mean, error, float(df)
+    error = math.sqrt(total)
+    return mean, error if error > _SMALL * abs(mean) else 0.0 * error, float(df)
 
 
 def share_limits(

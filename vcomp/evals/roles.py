@@ -158,7 +158,7 @@ def roles_of(
         )
     cell = [model, *several, *constant]
     numbering = [c for c in by_default if c in NUMBERED and levels[c] > 1]
-    _check_cells(table, [*cell, *numbering], score)
+    check_cells(table, [*cell, *numbering], score)
     numbered = numbering[0] if numbering and table.duplicated(cell).any() else ""
     if levels[model] * int(np.prod([levels[c] for c in constant])) > _MOST_COLUMNS:
         raise DataError(
@@ -224,8 +224,16 @@ def _check_named(
         raise PlanError(f"column {twice!r} has two roles", column=twice)
 
 
-def _check_cells(table: pd.DataFrame, cell: list[str], score: str) -> None:
-    """Refuse cells with several scores that a column without a role separates."""
+def check_cells(table: pd.DataFrame, cell: list[str], score: str, or_else: str = "") -> None:
+    """Refuse cells with several scores that a column without a role separates.
+
+    Parameters
+    ----------
+    table : scores
+    cell : columns that name a sample
+    score : column of the scores
+    or_else : more that can be done, for the message
+    """
     if not table.duplicated(cell).any():
         return
     for name in (c for c in table if c not in cell and c != score):
@@ -235,6 +243,6 @@ def _check_cells(table: pd.DataFrame, cell: list[str], score: str) -> None:
             raise DataError(
                 f"column {name!r} separates scores of the same sample ({values}): choose one, as "
                 f"table[table[{name!r}] == …], or give the column a role, sampled=[{name!r}] or "
-                f"fixed=[{name!r}]",
+                f"fixed=[{name!r}]{or_else.format(name)}",
                 column=name,
             )

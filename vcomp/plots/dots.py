@@ -202,6 +202,7 @@ def effects(
     frame: pd.DataFrame,
     term: str,
     *,
+    quantity: str = "predicted effect",
     alpha: float = 0.05,
     max_levels: int = 100,
     ax: Any | None = None,
@@ -217,6 +218,7 @@ def effects(
     frame : one row per level, its label as index, with the columns estimate, low and high; a level
         without interval has nan in the last two
     term : its name, for the label
+    quantity : what the estimates are, for the label
     alpha : intervals of the frame have confidence 1 − alpha
     max_levels : most levels that are drawn, at least 2
     ax : matplotlib axes to draw on; those of a new figure if None
@@ -248,7 +250,7 @@ def effects(
     order = np.argsort(frame["estimate"].to_numpy(dtype=float), kind="stable")
     few = _are_few(len(frame), max_levels)
     ax = new_axes(ax, (6.0, _height(len(frame), max_levels) if few else 4.0))
-    _caterpillar(ax, frame, term, order, max_levels, alpha)
+    _caterpillar(ax, frame, term, order, max_levels, alpha, quantity)
     return ax
 
 
@@ -325,7 +327,13 @@ def _height(n: int, max_levels: int) -> float:
 
 
 def _caterpillar(
-    ax: Any, frame: pd.DataFrame, term: str, order: LongArray, max_levels: int, alpha: float
+    ax: Any,
+    frame: pd.DataFrame,
+    term: str,
+    order: LongArray,
+    max_levels: int,
+    alpha: float,
+    quantity: str = "predicted effect",
 ) -> None:
     """Draw effects in an order of the levels."""
     ranks = _spaced(len(frame), max_levels)
@@ -335,7 +343,7 @@ def _caterpillar(
     named = few and ax.get_window_extent().height / ax.figure.dpi >= 0.12 * len(shown)
     _draw_effects(ax, shown, ranks + 1.0, thin=not named)
     known = shown[["low", "high"]].notna().all(axis=1)
-    xlabel = f"predicted effect of {escaped(term)}"
+    xlabel = f"{quantity} of {escaped(term)}"
     if known.any():
         xlabel += f", {display.level(alpha)} interval"
     ax.set_xlabel(xlabel if known.all() else f"{xlabel}\n○  no standard error, no interval")

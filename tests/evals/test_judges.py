@@ -1,0 +1,571 @@
+"""The judge card against published coefficients, dense least squares, refits and ppi-python."""
+
+import math
+from itertools import combinations, permutations
+
+import numpy as np
+import pandas as pd
+import pytest
+from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa
+
+import vcomp
+from tests.helpers.printed_tables import printed_words
+from vcomp.evals.human_anchor import effective_number, errors_of_judges, powered_mean
+from vcomp.evals.judge_shifts import shifts
+
+nan = math.nan
+KRIPPENDORFF = np.array([
+    [1, 2, 3, 3, 2, 1, 4, 1, 2, nan, nan, nan], [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, nan, 3],
+    [nan, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, nan], [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, nan],
+]).T  # fmt: skip
+
+
+def long(ratings, **columns):
+    """A row a rating of items × judges."""
+    item, judge = np.indices(ratings.shape)
+    table = pd.DataFrame({"item": item.ravel(), "judge": judge.ravel(), "score": ratings.ravel()})
+    return table.assign(**columns)[np.isfinite(table["score"])]
+
+
+def coefficient(table, name, level):
+    return table.set_index(["coefficient", "level"]).loc[name, level]
+
+
+def panel(seed=1, missing=0.15):
+    """4 models × 12 items × 3 judges, of which two are of a model's family."""
+    rng = np.random.default_rng(seed)
+    m, i, j = (a.ravel() for a in np.indices((4, 12, 3)))
+    truth = 3.0 + rng.normal(size=(4, 12)) + 0.4 * np.arange(4)[:, None]
+    shared = 0.5 * rng.normal(size=(4, 12))
+    score = truth[m, i] + shared[m, i] + 0.3 * j + 0.6 * (m == j) + 0.5 * rng.normal(size=m.size)
+    models, judges = np.array(["g", "c", "l", "q"]), np.array(["g", "c", "x"])
+    table = pd.DataFrame({"model": models[m], "item": i, "judge": judges[j],
+                          "score": np.clip(np.rint(score), 1.0, 5.0)})  # fmt: skip
+    label = np.where(i < 5, np.clip(np.rint(truth[m, i]), 1.0, 5.0), nan)
+    return table.assign(human=label)[rng.random(m.size) >= missing]
+
+
+@pytest.fixture(scope="module")
+def table():
+    return panel()
+
+
+@pytest.fixture(scope="module")
+def card(table):
+    return vcomp.evals.judges(table, human="human")
+
+
+# Agreement --------------------------------------------------------------------------------------
+
+
+def test_published_coefficients_with_missing_ratings():
+    """Krippendorff (2011), computing α; the vignette of R's irrCAC has Gwet's of the same data."""
+    found = vcomp.evals.judges(long(KRIPPENDORFF)).agreement
+    published = {
+        ("Krippendorff α", "nominal"): 0.743, ("Krippendorff α", "ordinal"): 0.815,
+        ("Krippendorff α", "interval"): 0.849, ("agreement", "nominal"): 0.81818,
+        ("Gwet AC1", "nominal"): 0.77544, ("Gwet AC2", "ordinal"): 0.89894,
+        ("Gwet AC2", "interval"): 0.91400,
+    }  # fmt: skip
+    for key, value in published.items():
+        digits = 5 if round(value, 3) != value else 3
+        assert round(coefficient(found, *key)["estimate"], digits) == pytest.approx(value)
+    fleiss = coefficient(found, "Fleiss κ", "nominal")
+    assert math.isnan(fleiss["estimate"])
+    assert fleiss["reason"] == "not every judge rated every answer"
+
+
+def test_the_paradox_of_kappa():
+    """Gwet (2002), table 2: 118 and 0 of 125 agree; exact fractions of the formulas."""
+    cells = {(1, 1): 118, (1, 0): 5, (0, 1): 2}
+    ratings = np.array([pair for pair, n in cells.items() for _ in range(n)], dtype=float)
+    found = vcomp.evals.judges(long(ratings))
+    pa, chance = 118 / 125, 2 * (243 / 250) * (7 / 250)
+    assert coefficient(found.agreement, "Gwet AC1", "nominal")["estimate"] == pytest.approx(
+        (pa - chance) / (1 - chance), rel=1e-12
+    )
+    by_chance = (123 * 120 + 2 * 5) / 125**2
+    assert coefficient(found.pairs, "Cohen κ", "nominal")["estimate"] == pytest.approx(
+        (pa - by_chance) / (1 - by_chance), rel=1e-12
+    )
+
+
+def test_errors_of_complete_ratings_are_those_of_gwets_formulas():
+    """The package irrCAC: raw.CAC(frame, weights=…, digits=10).gwet()["est"]."""
+    rng = np.random.default_rng(3)
+    x = rng.integers(1, 6, 60)
+    ratings = np.clip(x[:, None] + rng.integers(-1, 2, (60, 3)), 1, 5).astype(float)
+    assert ratings[:6].tolist() == [
+        [5, 5, 4],
+        [1, 1, 1],
+        [1, 2, 2],
+        [1, 2, 2],
+        [1, 1, 1],
+        [5, 4, 5],
+    ]
+    found = vcomp.evals.judges(long(ratings)).agreement
+    for key, estimate, error in (
+        (("Gwet AC1", "nominal"), 0.2229117681, 0.044312552),
+        (("Gwet AC2", "ordinal"), 0.6775462053, 0.0315728653),
+        (("Gwet AC2", "interval"), 0.7388914338, 0.0299269863),
+    ):
+        row = coefficient(found, *key)
+        assert row["estimate"] == pytest.approx(estimate, rel=1e-9)
+        # Linearization and jackknife differ by a share of some 1/n.
+        assert row["std_error"] == pytest.approx(error, rel=0.03)
+    counts = np.stack([(ratings == k).sum(axis=1) for k in range(1, 6)], axis=1)
+    assert coefficient(found, "Fleiss κ", "nominal")["estimate"] == pytest.approx(
+        fleiss_kappa(counts), rel=1e-12
+    )
+
+
+def krippendorff(ratings, distance):
+    """α by a loop over pairs of ratings."""
+    units = [u[np.isfinite(u)] for u in ratings if np.isfinite(u).sum() > 1]
+    values = np.concatenate(units)
+    observed = sum(
+        distance(a, b, values) / (len(u) - 1) for u in units for a, b in permutations(u, 2)
+    )
+    expected = sum(distance(a, b, values) for a, b in permutations(values, 2))
+    return 1.0 - observed / len(values) * len(values) * (len(values) - 1) / expected
+
+
+def ordinal(a, b, values):
+    low, high = min(a, b), max(a, b)
+    between = sum((values >= low) & (values <= high))
+    return (between - (sum(values == low) + sum(values == high)) / 2) ** 2 if low < high else 0.0
+
+
+def test_items_are_left_out_with_all_their_answers():
+    data = panel(missing=0.25)
+    data = data[data["item"] < 8]
+    found = vcomp.evals.judges(data).agreement
+    wide = data.pivot_table("score", ["item", "model"], "judge")
+
+    def kept(item):
+        return wide[wide.index.get_level_values("item") != item].to_numpy()
+
+    for level, distance in (
+        ("nominal", lambda a, b, _: float(a != b)),
+        ("ordinal", ordinal),
+        ("interval", lambda a, b, _: (a - b) ** 2),
+    ):
+        row = coefficient(found, "Krippendorff α", level)
+        assert row["estimate"] == pytest.approx(krippendorff(wide.to_numpy(), distance), rel=1e-11)
+        left = [krippendorff(kept(item), distance) for item in range(8)]
+        error = math.sqrt(7 / 8 * np.sum((np.array(left) - np.mean(left)) ** 2))
+        assert row["std_error"] == pytest.approx(error, rel=1e-9)
+        t = 2.3646242515927853  # qt(.975, 7)
+        assert row["high"] == pytest.approx(min(1.0, row["estimate"] + t * error), rel=1e-9)
+
+
+def test_cohens_kappa_is_that_of_statsmodels(card, table):
+    wide = table.pivot_table("score", ["item", "model"], "judge")
+    levels = np.sort(table["score"].unique())
+    for a, b in combinations(["c", "g", "x"], 2):
+        rows = card.pairs.query("first == @a and second == @b")
+        both = wide[[a, b]].dropna()
+        cross = pd.crosstab(both[a], both[b]).reindex(levels, columns=levels, fill_value=0)
+        for level, weights in (
+            ("nominal", None),
+            ("ordinal", "linear"),
+            ("interval", "quadratic"),
+        ):
+            row = coefficient(rows, "Cohen κ", level)
+            assert row["answers"] == len(both)
+            wanted = cohens_kappa(cross.to_numpy(), wt=weights)
+            assert row["estimate"] == pytest.approx(wanted.kappa, rel=1e-11)
+    with_human = card.pairs.query("second == 'human'")
+    assert set(with_human["first"]) == {"c", "g", "x"}
+
+
+def test_errors_of_kappa_are_those_of_large_samples():
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 4, 800)
+    y = np.where(rng.random(800) < 0.6, x, rng.integers(0, 4, 800))
+    row = coefficient(
+        vcomp.evals.judges(long(np.column_stack([x, y]).astype(float))).pairs, "Cohen κ", "nominal"
+    )
+    error = cohens_kappa(pd.crosstab(x, y).to_numpy()).std_kappa
+    assert row["std_error"] == pytest.approx(error, rel=0.01)
+
+
+# Bias -------------------------------------------------------------------------------------------
+
+
+def dense(data, more=None):
+    """Shifts of judges by least squares with a column of each answer."""
+    answers = pd.get_dummies(data["model"] + data["item"].astype(str)).to_numpy(dtype=float)
+    judges = pd.get_dummies(data["judge"]).to_numpy(dtype=float)
+    judges = judges[:, :-1] - judges[:, -1:]
+    columns = [answers, judges] + ([] if more is None else [more(data)])
+    fitted = np.linalg.lstsq(np.hstack(columns), data["score"].to_numpy(), rcond=None)[0]
+    fitted = fitted[answers.shape[1] :]
+    return np.concatenate([fitted[:2], [-fitted[:2].sum()], fitted[2:]])
+
+
+def left_out(data, statistic):
+    """The jackknife's standard errors, by refits without each item."""
+    values = np.array([statistic(data[data["item"] != item]) for item in data["item"].unique()])
+    n = len(values)
+    return np.sqrt((n - 1) / n * ((values - values.mean(axis=0)) ** 2).sum(axis=0))
+
+
+def own_column(data):
+    return (data["model"] == data["judge"]).to_numpy(dtype=float)[:, None]
+
+
+def own_columns(data):
+    return np.column_stack([own_column(data)[:, 0] * (data["judge"] == j) for j in ("c", "g")])
+
+
+def test_bias_is_that_of_least_squares(card, table):
+    np.testing.assert_allclose(card.table["bias"], dense(table), atol=1e-12)
+    np.testing.assert_allclose(card.table["std_error"], left_out(table, dense), rtol=1e-9)
+    assert (card.table["high"] - card.table["bias"] > 2.201 * card.table["std_error"]).all()
+
+
+def test_own_family_is_that_of_least_squares(card, table):
+    def common(data):
+        return dense(data, own_column)[3:]
+
+    def each(data):
+        return dense(data, own_columns)[3:]
+
+    rows = card.own_family
+    assert rows.index.tolist() == ["c", "g", "all judges"]
+    np.testing.assert_allclose(rows["estimate"], [*each(table), *common(table)], atol=1e-11)
+    errors = [*left_out(table, each), *left_out(table, common)]
+    np.testing.assert_allclose(rows["std_error"], errors, rtol=1e-8)
+    named = vcomp.evals.judges(
+        table.drop(columns="human"), families={"g": "G", "c": "C", "l": "L", "q": "Q"}
+    )
+    np.testing.assert_allclose(named.own_family["estimate"], rows["estimate"])
+    by_column = table.drop(columns="human").assign(vendor=table["model"])
+    pd.testing.assert_frame_equal(
+        vcomp.evals.judges(by_column, families="vendor").own_family, rows
+    )
+
+
+def test_interactions_of_complete_ratings_are_double_deviations():
+    data = panel(missing=0.0)
+    found = vcomp.evals.judges(data.drop(columns="human")).by_model
+
+    def centred(rows):
+        means = rows.pivot_table("score", "model", "judge").to_numpy()
+        return (means - means.mean(0) - means.mean(1)[:, None] + means.mean()).ravel()
+
+    np.testing.assert_allclose(found["estimate"], centred(data), atol=1e-12)
+    np.testing.assert_allclose(found["std_error"], left_out(data, centred), rtol=1e-8)
+    assert found[found["own"]][["judge", "model"]].to_numpy().tolist() == [["c", "c"], ["g", "g"]]
+
+
+def test_two_judges_of_two_models_share_one_preference():
+    data = panel(missing=0.0).query("judge != 'x' and model in ['g', 'c']")
+    rows = vcomp.evals.judges(data.drop(columns="human")).own_family
+    assert rows.loc[["c", "g"], "estimate"].isna().all()
+    assert (rows.loc[["c", "g"], "reason"] == "ratings do not separate it from other biases").all()
+    means = data.pivot_table("score", "model", "judge")
+    difference = means["g"] - means["c"]
+    assert rows.loc["all judges", "estimate"] == pytest.approx(
+        (difference["g"] - difference["c"]) / 2, rel=1e-12
+    )
+
+
+def test_large_numbers_lose_no_digits():
+    rng = np.random.default_rng(0)
+    ratings, items = rng.integers(0, 5, (30, 3)).astype(float), np.arange(30)
+    plain, moved = shifts(ratings, items, 30), shifts(ratings + 2.0**40, items, 30)
+    np.testing.assert_array_equal(plain.values, moved.values)
+    np.testing.assert_allclose(plain.std_error, moved.std_error, rtol=1e-13)
+
+
+# Repeated judgements, committees ----------------------------------------------------------------
+
+
+def test_judges_who_rate_again():
+    data = panel(missing=0.0).drop(columns="human")
+    again = data.assign(score=np.where(data["item"] % 3 == 0, 6.0 - data["score"], data["score"]))
+    both = pd.concat([data.assign(take=1), again[again["judge"] != "x"].assign(take=2)])
+    found = vcomp.evals.judges(both, repeated="take")
+    apart = (data["score"] - again["score"])[data["judge"] == "c"]
+    assert found.table.loc["c", "repeated"] == len(apart) == 48
+    assert found.table.loc["c", "self_variance"] == pytest.approx((apart**2 / 2).mean(), rel=1e-12)
+    assert found.table.loc["c", "flicker"] == pytest.approx((apart != 0).mean(), rel=1e-12)
+    assert found.table.loc["x", "repeated"] == 0
+    assert math.isnan(found.table.loc["x", "self_variance"])
+    pd.testing.assert_frame_equal(found.agreement, vcomp.evals.judges(data).agreement)
+    with pytest.raises(
+        vcomp.DataError, match=r"column 'take' separates.*or write repeated='take'"
+    ):
+        vcomp.evals.judges(both)
+    as_epochs = both.rename(columns={"take": "epoch"})
+    assert len(vcomp.evals.judges(as_epochs).pairs.query("answers == 96")) == 4  # of c and g
+    assert found.more_judges["std_error"].is_monotonic_decreasing
+
+
+def test_correlated_errors_leave_few_judges(card, table):
+    wide = table.pivot_table("score", ["item", "model"], "judge")
+    label = table.groupby(["item", "model"])["human"].first()
+
+    def rho(rows):
+        alike = np.corrcoef(rows.drop(columns="item").dropna().to_numpy().T)
+        return alike[np.triu_indices(3, 1)].mean()
+
+    errors = wide.sub(label, axis=0)[label.notna()].reset_index("item").reset_index(drop=True)
+    row = card.committee.iloc[0]
+    assert row["answers"] == len(errors.dropna())
+    assert row["correlation"] == pytest.approx(rho(errors), rel=1e-11)
+    half = 2.7764451051977987 * left_out(errors, rho)  # qt(.975, 4)
+    assert row["high"] == pytest.approx(min(1.0, rho(errors) + half), rel=1e-9)
+    assert row["effective_number"] == pytest.approx(3 / (1 + 2 * rho(errors)), rel=1e-11)
+    assert row["effective_low"] == pytest.approx(3 / (1 + 2 * row["high"]), rel=1e-9)
+    means = errors.drop(columns="item").mean()
+    np.testing.assert_allclose(card.against_human["estimate"], means, atol=1e-12)
+
+
+def test_effective_numbers():
+    """The variance of a mean of equal correlations; inspect_ai#4955 has .42, 1.9 of 6."""
+    correlations = np.full((6, 6), 0.42) + 0.58 * np.eye(6)
+    assert effective_number(6, 0.42) == pytest.approx(1 / correlations.mean(), rel=1e-12)
+    assert effective_number(6, 0.42) == pytest.approx(1.9, abs=0.05)
+    same = np.arange(12.0) % 5
+    found, n = errors_of_judges(np.column_stack([same, same + 1]), 0.5 * same, np.arange(12))
+    assert (found.values[-1], n) == (pytest.approx(1.0), 12)
+
+
+def test_another_judge_is_a_d_study(card, table):
+    study = vcomp.evals.study(table.drop(columns="human"))
+    planned = study.components.dstudy(object="model", judge=[1, 2, 3, 5, 10])
+    variances = 2.0 * planned.table["rel_err_var"].to_numpy()
+    np.testing.assert_allclose(card.more_judges["std_error"] ** 2, variances, rtol=1e-9)
+
+
+# Human labels -----------------------------------------------------------------------------------
+
+ITEM = np.arange(40)
+F, G = (7 * ITEM % 11) / 10, (5 * ITEM % 13) / 12
+Y, Z = F + (3 * ITEM % 5 - 2) / 4 > 0.5, G + (2 * ITEM % 5 - 2) / 3 > 0.4
+LABELLED = ITEM < 15
+# ppi-python 0.2.3, of a, b in ((F, Y), (G, Z), (F - G, 1.0 * Y - Z)), k = LABELLED:
+#   ppi_mean_pointestimate(1.0 * b[k], a[k], a[~k])
+#   ppi_mean_ci(1.0 * b[k], a[k], a[~k], alpha=0.05)
+# evalstats 0.3.3: ppi._analytic_mean_point_se(1.0 * b[k], a[k], a[~k], False)[:2], where λ is 1
+PPI = {
+    "f": (F, Y, 0.5377305307240074, 0.3125764035023708, 0.7628846579456441,
+          0.5413333333333333, 0.12861484275843818),
+    "g": (G, Z, 0.48262987820034803, 0.24286030323381155, 0.7223994531668845,
+          0.5088888888888887, 0.1420244470596884),
+    "difference": (F - G, 1.0 * Y - Z, 0.046916846020865134, -0.2614639183283193,
+                   0.3552976103700496, 0.03244444444444446, 0.17401460033212096),
+}  # fmt: skip
+
+
+def judged_table():
+    rows = [pd.DataFrame({"model": name, "item": ITEM, "judge": "a", "score": f,
+                          "gold": np.where(LABELLED, 1.0 * y, nan)})
+            for name, f, y in (("f", F, Y), ("g", G, Z))]  # fmt: skip
+    return pd.concat(rows, ignore_index=True)
+
+
+@pytest.mark.parametrize("name", PPI)
+def test_anchored_means_are_prediction_powered(name):
+    f, y, estimate, low, high, of_one, error_of_one = PPI[name]
+    card = vcomp.evals.judges(judged_table(), human="gold")
+    row = card.anchored_pairs.iloc[0] if name == "difference" else card.anchored.loc[name]
+    assert row["estimate"] == pytest.approx(estimate, rel=1e-12)
+    parts = [
+        np.var(1.0 * y[LABELLED] - row["lam"] * f[LABELLED]),
+        np.var(row["lam"] * f[~LABELLED]),
+    ]
+    quantile = 1.959963984540054
+    theirs = parts[0] / 15 + parts[1] / 25
+    assert (high - low) / 2 == pytest.approx(quantile * math.sqrt(theirs), rel=1e-12)
+    # Here by n − 1, and t.
+    ours = parts[0] / 14, parts[1] / 24
+    assert row["std_error"] == pytest.approx(math.sqrt(sum(ours)), rel=1e-12)
+    df = sum(ours) ** 2 / (ours[0] ** 2 / 14 + ours[1] ** 2 / 24)
+    assert row["df"] == pytest.approx(df, rel=1e-10)
+    labels = np.where(LABELLED, 1.0 * y, nan)
+    mean, error, _, _ = powered_mean(f, labels, ITEM, lam=1.0)
+    assert (mean, error) == (
+        pytest.approx(of_one, rel=1e-12),
+        pytest.approx(error_of_one, rel=1e-12),
+    )
+    assert row["labels_std_error"] == pytest.approx(np.std(1.0 * y[:15], ddof=1) / math.sqrt(15))
+
+
+def test_answers_of_an_item_are_one_cluster():
+    """Twice the same answers have the error of one."""
+    labels = np.where(LABELLED, 1.0 * Y, nan)
+    once = powered_mean(F, labels, ITEM)
+    twice = powered_mean(np.tile(F, 2), np.tile(labels, 2), np.tile(ITEM, 2))
+    assert twice[1] == pytest.approx(once[1] * np.sqrt(1.0), rel=2e-3)  # λ has n − 1
+    fixed = [
+        powered_mean(np.tile(F, k), np.tile(labels, k), np.tile(ITEM, k), 0.5) for k in (1, 2)
+    ]
+    np.testing.assert_allclose(*fixed, rtol=1e-12)
+
+
+def test_tasks_have_equal_weights():
+    data = judged_table().query("model == 'f'").assign(task=np.where(ITEM % 3 == 0, "s", "t"))
+    row = vcomp.evals.judges(data, human="gold").anchored.loc["f"]
+    labels, parts = np.where(LABELLED, 1.0 * Y, nan), []
+    for own in (ITEM % 3 == 0, ITEM % 3 != 0):
+        parts.append(powered_mean(F[own], labels[own], ITEM[own]))
+    mean, error, df, _ = np.array(parts).T
+    assert row["estimate"] == pytest.approx(mean.mean(), rel=1e-12)
+    assert row["std_error"] == pytest.approx(math.sqrt((error**2).sum()) / 2, rel=1e-12)
+    assert row["df"] == pytest.approx((error**2).sum() ** 2 / (error**4 / df).sum(), rel=1e-12)
+
+
+def test_the_human_may_be_one_of_the_judges(table, card):
+    labels = table.dropna().drop_duplicates(["model", "item"])
+    rows = labels[["model", "item"]].assign(judge="expert", score=labels["human"])
+    both = pd.concat([table.drop(columns="human"), rows])
+    other = vcomp.evals.judges(both, human="expert")
+    pd.testing.assert_frame_equal(other.anchored, card.anchored)
+    pd.testing.assert_frame_equal(other.table, card.table)
+    pd.testing.assert_frame_equal(
+        other.pairs.drop(columns="second"), card.pairs.drop(columns="second")
+    )
+
+
+# Pages, and bad input ---------------------------------------------------------------------------
+
+
+def test_the_page(card, table):
+    said = printed_words(card)
+    for words in ("3 judges, 4 models, 12 items: ", "Agreement of judges", "Krippendorff α",
+                  "rates significantly higher", "No judge rated an answer twice",
+                  "Judges rate answers of their own family", "Errors against human correlate",
+                  "Error of a difference between two models", "Means anchored at human"):  # fmt: skip
+        assert words in said
+    without = printed_words(vcomp.evals.judges(table.drop(columns="human")))
+    assert "cannot be known without human labels" in without
+    assert repr(card).startswith("<JudgeCard: 3 judges, 4 models")
+    ax = card.plot()
+    assert ax.get_xlabel() == "bias of judge, 95 % interval"
+
+
+def test_one_judge_is_a_card_of_labels():
+    card = vcomp.evals.judges(judged_table(), human="gold")
+    assert (card.agreement["reason"] == "there is one judge").all()
+    assert card.table["bias"].isna().all()
+    said = printed_words(card)
+    assert "Means anchored at gold" in said
+    assert "there is one judge, and how much several differ is not known" in said
+    with pytest.raises(vcomp.DataError, match="which is no committee"):
+        _ = card.committee
+    with pytest.raises(vcomp.PlanError, match="judges have no bias to draw"):
+        card.plot()
+
+
+def test_judges_without_a_common_answer():
+    data = long(np.array([[1.0, nan], [2.0, nan], [nan, 1.0], [nan, 3.0]]))
+    card = vcomp.evals.judges(data)
+    assert (card.agreement["reason"] == "no answer was rated by two judges").all()
+    assert (card.pairs["reason"] == "they rated no answer both").all()
+    assert card.table[["bias", "low"]].isna().all(axis=None)
+    assert "no answer was rated by two judges" in printed_words(card)
+
+
+def test_ratings_that_are_all_equal():
+    card = vcomp.evals.judges(long(np.ones((6, 2))))
+    alike = card.agreement.query("coefficient == 'agreement'").iloc[0]
+    assert (alike["estimate"], alike["reason"]) == (1.0, "no item differs from the others")
+    assert math.isnan(alike["std_error"])
+    others = card.agreement.query("coefficient != 'agreement'")
+    assert others["estimate"].isna().all()
+    assert (others["reason"] == "all ratings are equal, so that chance agrees always").all()
+    assert card.pairs["estimate"].tolist()[0] == 1.0
+    assert card.pairs["estimate"][1:].isna().all()
+    assert card.table["std_error"].isna().all()
+    assert "all ratings are equal" in printed_words(card)
+
+
+def test_one_item():
+    card = vcomp.evals.judges(long(np.array([[1.0, 2.0, 2.0]])))
+    row = coefficient(card.agreement, "agreement", "nominal")
+    assert row["estimate"] == pytest.approx(1 / 3)
+    assert (math.isnan(row["std_error"]), row["reason"]) == (True, "there is one item")
+    np.testing.assert_allclose(card.table["bias"], [-2 / 3, 1 / 3, 1 / 3], atol=1e-12)
+    assert card.table["low"].isna().all()
+    assert printed_words(card)
+
+
+def test_ratings_in_words():
+    numbers = vcomp.evals.judges(long(KRIPPENDORFF))
+    data = long(KRIPPENDORFF).replace({"score": dict(enumerate("zabcde"))})
+    card = vcomp.evals.judges(data)
+    nominal = card.agreement["level"] == "nominal"
+    columns = ["estimate", "std_error"]
+    pd.testing.assert_frame_equal(
+        card.agreement.loc[nominal, columns], numbers.agreement.loc[nominal, columns]
+    )
+    reasons = card.agreement.loc[~nominal, "reason"]
+    assert (reasons == "ratings are text, which has no order").all()
+    assert card.table["mean"].isna().all()
+    with pytest.raises(vcomp.DataError, match="ratings are text, and a bias needs numbers"):
+        _ = card.more_judges
+    assert "ratings are text" in printed_words(card)
+
+
+def test_grades_are_no_categories():
+    rng = np.random.default_rng(0)
+    ratings = rng.normal(size=(30, 1)) + 0.5 * rng.normal(size=(30, 3))
+    found = vcomp.evals.judges(long(ratings))
+    known = found.agreement[found.agreement["estimate"].notna()]
+    assert known[["coefficient", "level"]].to_numpy().tolist() == [["Krippendorff α", "interval"]]
+    assert known["estimate"].item() == pytest.approx(
+        krippendorff(ratings, lambda a, b, _: (a - b) ** 2), rel=1e-11
+    )
+    assert "there are 90 different ratings, no categories" in set(found.agreement["reason"])
+    quadratic = coefficient(found.pairs[:4], "Cohen κ", "interval")["estimate"]
+    x, y = ratings[:, :2].T
+    chance = np.var(x) + np.var(y) + (x.mean() - y.mean()) ** 2
+    assert quadratic == pytest.approx(1 - np.mean((x - y) ** 2) / chance, rel=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "words"),
+    [
+        (lambda d: d, {"human": "gold"}, "there is neither a column nor a judge 'gold'"),
+        (lambda d: d.rename(columns={"judge": "grader"}), {}, "there is no column 'judge'"),
+        (lambda d: d, {"families": "vendor"}, "there is no column 'vendor'; a mapping such as"),
+        (lambda d: d, {"families": 3}, "families is a mapping or a column"),
+        (lambda d: d.drop(columns="item"), {}, r"needs a column of items.*sampled=\[…\]"),
+        (
+            lambda d: d.assign(human=np.arange(144)),
+            {"human": "human"},
+            "has several labels for 48",
+        ),
+        (lambda d: d.assign(human=nan), {"human": "human"}, "has no label for an answer"),
+        (
+            lambda d: d.assign(human="a"),
+            {"human": "human"},
+            "ratings are numbers, and human labels",
+        ),
+        (lambda d: d.assign(judge=None), {}, "column 'judge' names no judge"),
+        (lambda d: d, {"repeated": "take"}, "there is no column 'take'"),
+    ],
+)
+def test_what_is_refused(change, options, words):
+    data = change(panel(missing=0.0).drop(columns="human"))
+    with pytest.raises(vcomp.VcompError, match=words):
+        vcomp.evals.judges(data, **options)
+
+
+def test_labels_are_needed_for_errors(table):
+    card = vcomp.evals.judges(table.drop(columns="human"))
+    for name in ("anchored", "anchored_pairs", "committee", "against_human"):
+        with pytest.raises(vcomp.DataError, match=r"need human labels .* human=…"):
+            getattr(card, name)
+
+
+def test_rows_without_a_judge_are_left_out(table):
+    data = table.drop(columns="human")
+    more = pd.concat([data, data[:5].assign(judge=None)])
+    with pytest.warns(vcomp.VcompWarning, match="5 of .* rows have no judge and were left out"):
+        found = vcomp.evals.judges(more)
+    pd.testing.assert_frame_equal(found.table, vcomp.evals.judges(data).table)

@@ -1,0 +1,197 @@
+"""The printed page of a judge card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp.exceptions import VcompError, visible
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vcomp.evals.judge_card import JudgeCard
+
+_MOST_LISTED = 20
+"""Judges and models that are printed."""
+
+
+def page(card: JudgeCard) -> Any:
+    """Return the summary of a judge card.
+
+    Parameters
+    ----------
+    card : its tables are printed as far as there are numbers
+    """
+    head = display.plain_table([(card.title, "")])
+    tables, notes = [head], []
+    for table, said in (_agreement(card), _bias(card), _own(card), _committee(card), _human(card)):
+        tables += [] if table is None else [table]
+        notes += said
+    return display.summary(tables, [visible(note) for note in notes])
+
+
+def _level(card: JudgeCard) -> str:
+    return f"{display.level(card.alpha)} interval"
+
+
+def _stubs(names: Any) -> list[str]:
+    return [visible(str(name)) for name in names]
+
+
+def _estimates(card: JudgeCard, table: pd.DataFrame, header: str) -> dict[str, list[str]]:
+    return {
+        header: display.fixed(table["estimate"]),
+        "std. err.": display.fixed(table["std_error"], significant=3),
+        _level(card): display.short_intervals(table["low"], table["high"]),
+    }
+
+
+def _agreement(card: JudgeCard) -> tuple[Any, list[str]]:
+    known = card.agreement[card.agreement["estimate"].notna()]
+    without = card.agreement[card.agreement["estimate"].isna()]
+    said = [
+        f"There is no {display.listed(list(dict.fromkeys(own['coefficient'])))}: {reason}."
+        for reason, own in without.groupby("reason", sort=False)
+    ]
+    cells = {"level": list(known["level"])}
+    cells |= {
+        "estimate": display.fixed(known["estimate"], decimals=3),
+        "std. err.": display.fixed(known["std_error"], decimals=3),
+        _level(card): display.short_intervals(known["low"], known["high"]),
+        "answers": [display.count(n) for n in known["answers"]],
+    }
+    title = "Agreement of judges"
+    stubs = _stubs(known["coefficient"])
+    if len(known):
+        return display.column_table(cells, title=title, stubs=stubs, align="lr"), said
+    return None, said
+
+
+def _bias(card: JudgeCard) -> tuple[Any, list[str]]:
+    shown = card.table.head(_MOST_LISTED)
+    cells = {"ratings": [display.count(n) for n in shown["ratings"]]}
+    said = []
+    if shown["mean"].notna().any():
+        cells["mean"] = display.fixed(shown["mean"])
+    if shown["bias"].notna().any():
+        cells["bias"] = display.fixed(shown["bias"])
+        cells[_level(card)] = display.short_intervals(shown["low"], shown["high"])
+        said.append(_verdict(card))
+    if shown["repeated"].any():
+        cells["repeated"] = [display.count(n) for n in shown["repeated"]]
+        if shown["self_variance"].notna().any():
+            cells["own variance"] = display.fixed(shown["self_variance"], significant=3)
+        cells["flicker"] = display.fixed(shown["flicker"], decimals=3)
+        said.append(
+            "Own variance and flicker are of a judge who rates the same answer again: the "
+            "variance, and the share of pairs of ratings that differ."
+        )
+    else:
+        said.append(
+            "No judge rated an answer twice: how much a judge varies cannot be known. Repeat a "
+            "part of the judgements to see it; repeated= names the column that numbers them."
+        )
+    title = "Judges, and their bias against each other on the same answers"
+    return display.column_table(cells, title=title, stubs=_stubs(shown.index)), said
+
+
+def _verdict(card: JudgeCard) -> str:
+    """Return which judges are biased."""
+    table, said = card.table, []
+    for rows, word in ((table["low"] > 0.0, "higher"), (table["high"] < 0.0, "lower")):
+        names = [str(name) for name in table.index[rows]]
+        if names:
+            verb = "rates" if len(names) == 1 else "rate"
+            said.append(f"{display.listed(names)} {verb} significantly {word}")
+    if said:
+        return f"{' and '.join(said)} than the mean of judges."
+    return "No judge rates significantly higher or lower than the mean of judges."
+
+
+def _own(card: JudgeCard) -> tuple[Any, list[str]]:
+    table = card.own_family
+    known = table[table["estimate"].notna()].head(_MOST_LISTED)
+    if not len(known):
+        why = "no judge is of the family of a model; families= names them"
+        if len(table):
+            why = "ratings do not separate it from other biases"
+        return None, [f"Whether judges favour their own family is not known: {why}."]
+    cells = {"family": _stubs(known["family"])} | _estimates(card, known, "added")
+    common, said = table.loc["all judges"], []
+    if np.isfinite(common["estimate"]):
+        found = "is" if common["low"] > 0.0 or common["high"] < 0.0 else "is not"
+        more = "higher" if common["estimate"] > 0.0 else "lower"
+        by = display.number(abs(common["estimate"]), 3)
+        said.append(
+            f"Judges rate answers of their own family {by} {more} than other judges do; the "
+            f"difference {found} significant."
+        )
+    title = "What judges add to models of their own family"
+    stubs = _stubs(known.index)
+    return display.column_table(cells, title=title, stubs=stubs, align="lr"), said
+
+
+def _committee(card: JudgeCard) -> tuple[Any, list[str]]:
+    said = list(_effective(card))
+    try:
+        table = card.more_judges
+    except VcompError as error:
+        return None, [*said, f"What another judge is worth is not known: {error}."]
+    cells = {
+        "std. err.": display.fixed(table["std_error"], significant=3),
+        "of one judge's": [display.percent(r) for r in table["ratio"]],
+    }
+    title = f"Error of a difference between two {display.levels_of(card.names.model)}, by judges"
+    return display.column_table(cells, title=title, stubs=_stubs(table["judges"])), said
+
+
+def _effective(card: JudgeCard) -> Iterator[str]:
+    if card.has_labels and len(card.judges) > 1:
+        row = card.committee.iloc[0]
+        if np.isfinite(row["correlation"]):
+            ends = display.short_interval(row["effective_low"], row["effective_high"])
+            yield (
+                f"Errors against {card.names.human} correlate by "
+                f"{display.number(row['correlation'], 2)}: {len(card.judges)} judges are worth "
+                f"{display.number(row['effective_number'], 3)} with independent errors, "
+                f"{_level(card)} {ends}."
+            )
+        else:
+            yield "Too few labelled answers that all judges rated show how their errors correlate."
+    elif len(card.judges) > 1:
+        yield (
+            "How many independent judges these are worth cannot be known without human labels of "
+            "some answers: an error that all judges share looks like the quality of the answer."
+        )
+
+
+def _human(card: JudgeCard) -> tuple[Any, list[str]]:
+    if not card.has_labels:
+        return None, []
+    table = card.anchored.head(_MOST_LISTED)
+    cells = {
+        "labelled": [display.count(n) for n in table["labelled"]],
+        "judges": display.fixed(table["judged"]),
+        "labels": display.fixed(table["labels"]),
+        **_estimates(card, table, "anchored"),
+        "by labels alone": display.fixed(table["labels_std_error"], significant=3),
+    }
+    meaning = (
+        "Anchored means estimate what humans would say of all answers (prediction-powered, "
+        "PPI++); labelled answers have to be a random sample. The last column is the standard "
+        "error of the labels alone."
+    )
+    said = [meaning]
+    errors = card.against_human
+    for rows, word in ((errors["low"] > 0.0, "higher"), (errors["high"] < 0.0, "lower")):
+        names = [str(name) for name in errors.index[rows]]
+        if names:
+            verb = "rates" if len(names) == 1 else "rate"
+            said.append(f"{display.listed(names)} {verb} significantly {word} than "
+                        f"{card.names.human}.")  # fmt: skip
+    title = f"Means anchored at {visible(str(card.names.human))}"
+    return display.column_table(cells, title=title, stubs=_stubs(table.index)), said
