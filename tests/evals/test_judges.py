@@ -436,10 +436,17 @@ def test_the_human_may_be_one_of_the_judges(table, card):
 
 def test_the_page(card, table):
     said = printed_words(card)
-    for words in ("3 judges, 4 models, 12 items: ", "Agreement of judges", "Krippendorff α",
-                  "rates significantly higher", "No judge rated an answer twice",
-                  "Judges rate answers of their own family", "Errors against human correlate",
-                  "Error of a difference between two models", "Means anchored at human"):  # fmt: skip
+    for words in (
+        "3 judges, 4 models, 12 items: ",
+        "Agreement of judges",
+        "Krippendorff α",
+        "rates significantly higher",
+        "No judge rated an answer twice",
+        "Judges rate answers of their own family",
+        "Errors against human correlate",
+        "Error of a difference between two models",
+        "Means anchored at human",
+    ):
         assert words in said
     without = printed_words(vcomp.evals.judges(table.drop(columns="human")))
     assert "cannot be known without human labels" in without

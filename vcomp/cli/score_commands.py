@@ -29,6 +29,12 @@ from vcomp.exceptions import DataError, PlanError, check_one_of
 _OF_SCORES = "scores system topic score drop_worst"
 """Parameters that the argument for scores replaces."""
 
+_OF_CARD = [
+    "table", "agreement", "pairs", "by_model", "own_family", "more_judges", "committee",
+    "against_human", "anchored", "anchored_pairs",
+]  # fmt: skip
+"""Tables of a judge card."""
+
 
 @command(
     "tau",
@@ -243,6 +249,73 @@ def evals_read(logs: Sequence[str], how: dict[str, Any], out: str | None, shown:
     if target is not None:
         data.write_parquet([found.table], target, "a path on another disk")
     shown.table(found.table, str(found))
+
+
+@command(
+    "evals-judges",
+    click.Argument(["logs"], nargs=-1, required=True),
+    options_of(
+        "vcomp.evals:judges",
+        left_out="scores",
+        families=option(
+            "--families",
+            "The family of models and judges, or the column of the models' families.  [default: "
+            "each model is a family]",
+            metavar="NAME=FAMILY,…|COLUMN",
+            callback=lambda _, __, text: _families(text),
+        ),
+    ),
+    option(
+        "--table",
+        "Table that CSV and JSON have.",
+        type=click.Choice(_OF_CARD),
+        default="table",
+    ),
+    SHOWN,
+)
+def evals_judges(logs: Sequence[str], how: dict[str, Any], table: str, shown: Shown) -> None:
+    """Decide whether the judges in LOGS agree, and whether they are biased.
+
+    LOGS are files, folders and patterns of logs of evaluations, or tables with a row for each
+    rating; - is standard input. CSV and JSON have one table: that of judges, or another one.
+
+    Examples
+    --------
+    vcomp evals-judges logs/ --metric quality --plot bias.png
+    vcomp evals-judges ratings.csv --families gpt-4=openai,gpt-judge=openai
+    vcomp evals-judges ratings.csv --human expert --table anchored --format json
+    """
+    card = vcomp.evals.judges(logs, **how)
+    frame = getattr(card, table)
+    shown.result(card, frame if frame.index.name is None else frame.reset_index())
+
+
+def _families(text: str | None) -> dict[str, str] | str | None:
+    if text is None or "=" not in text:
+        return text
+    pairs = [part.partition("=") for part in text.split(",")]
+    return {name.strip(): family.strip() for name, _, family in pairs}
+
+
+@command(
+    "evals-repetitions",
+    click.Argument(["logs"], nargs=-1, required=True),
+    options_of("vcomp.evals:repetitions", left_out="scores"),
+    PRINTED,
+)
+def evals_repetitions(logs: Sequence[str], how: dict[str, Any], shown: Shown) -> None:
+    """Measure how answers in LOGS change between identical runs: flicker, pass@k, pass^k.
+
+    LOGS are files, folders and patterns of logs of evaluations, or tables with a row for each
+    score; - is standard input. CSV and JSON have a row for each model, measure and number of runs.
+
+    Examples
+    --------
+    vcomp evals-repetitions logs/ --metric acc
+    vcomp evals-repetitions scores.csv --passes-from 0.5 --format csv
+    """
+    found = vcomp.evals.repetitions(logs, **how)
+    shown.table(found.consistency, str(found))
 
 
 @command(

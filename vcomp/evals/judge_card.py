@@ -433,8 +433,8 @@ class JudgeCard(display.Printed):
             d = f[:, i] - f[:, j]
             own = np.isfinite(d)
             labels = (y[:, i] - y[:, j])[own]
-            rows.append((a.models[i], a.models[j],
-                         *anchored_mean(d[own], labels, item[own], task[own], self.alpha)))  # fmt: skip
+            mean = anchored_mean(d[own], labels, item[own], task[own], self.alpha)
+            rows.append((a.models[i], a.models[j], *mean))
         frame = pd.DataFrame(rows, columns=["first", "second", *ANCHORED])
         with np.errstate(invalid="ignore", divide="ignore"):
             t = frame["estimate"].abs() / frame["std_error"]

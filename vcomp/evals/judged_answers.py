@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -91,8 +92,9 @@ def judged_answers(table: pd.DataFrame, names: Named) -> JudgedAnswers:
     answer = rows.groupby(unit, observed=True, dropna=False).ngroup().to_numpy()
     n = int(answer.max()) + 1
     judge, judges = pd.factorize(rows[names.judge], sort=True)
-    labels = _labels_of(labels_by, rows, answer, n, unit, names)
     text = rows[names.score].dtype.kind not in "fiub"
+    labels = _labels_of(labels_by, rows, answer, n, unit, names)
+    labels = None if labels is None else _alike(labels, text, names)
     codes, levels = _coded(rows[names.score], labels, text)
     J = len(judges)
     place = answer * J + judge
@@ -230,17 +232,28 @@ def _labels_of(
     return given.groupby(level=0).first().reindex(range(n))
 
 
+def _alike(labels: pd.Series, text: bool, names: Named) -> pd.Series:
+    """Return labels that are numbers, or text, as the ratings are; logs have numbers as text."""
+    import pandas as pd
+
+    of_text = labels.dtype.kind not in "fiub"
+    if text and of_text:
+        return labels.astype(object)
+    if not text:
+        with suppress(TypeError, ValueError):
+            return pd.to_numeric(labels.astype(object)).astype(float)
+    raise DataError(
+        f"ratings are {'text' if text else 'numbers'}, and human labels are not: give both alike",
+        column=str(names.human),
+    )
+
+
 def _coded(ratings: pd.Series, labels: Any, text: bool) -> tuple[LongArray, Any]:
     """Return the codes of ratings, then of labels, and the levels."""
     import pandas as pd
 
     values = ratings.astype(object) if text else ratings.astype(float)
     if labels is not None:
-        if text != (labels.dtype.kind not in "fiub"):
-            raise DataError(
-                f"ratings are {'text' if text else 'numbers'}, and human labels are not: give "
-                "both alike"
-            )
         values = pd.concat([values, labels], ignore_index=True)
     codes, levels = pd.factorize(values, sort=True)
     return codes.astype(np.int64), np.asarray(levels)

@@ -1,0 +1,59 @@
+"""``vcomp evals-judges`` and ``vcomp evals-repetitions``: pages, tables, families, mistakes."""
+
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import vcomp
+from vcomp.cli.main import cli
+
+
+def invoked(*arguments):
+    return CliRunner().invoke(cli, list(map(str, arguments)))
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    m, i, j = (a.ravel() for a in np.indices((3, 10, 2)))
+    x = rng.integers(1, 5, (3, 10))[m, i] + rng.integers(0, 2, m.size)
+    table = pd.DataFrame({"model": np.array(["g", "c", "l"])[m], "item": i,
+                          "judge": np.array(["g-judge", "other"])[j], "score": x})  # fmt: skip
+    table["gold"] = np.where(i < 4, table["score"].where(j == 0).ffill(), np.nan)
+    path = tmp_path_factory.mktemp("judges") / "ratings.csv"
+    table.to_csv(path, index=False)
+    return path
+
+
+def test_the_page_and_the_tables_of_a_card(path, tmp_path):
+    options = ("--families", "g=G,g-judge=G", "--human", "gold")
+    picture = tmp_path / "bias.png"
+    found = invoked("evals-judges", path, *options, "--plot", picture)
+    card = vcomp.evals.judges(path, families={"g": "G", "g-judge": "G"}, human="gold")
+    assert found.exit_code == 0, found.output
+    assert found.stdout.rstrip() == str(card).rstrip()
+    assert picture.stat().st_size > 0
+    table = invoked("evals-judges", path, *options, "--table", "anchored", "--format", "json")
+    rows = pd.DataFrame(json.loads(table.stdout))
+    np.testing.assert_allclose(rows["estimate"], card.anchored["estimate"], rtol=1e-12)
+    assert rows["model"].tolist() == ["g", "c", "l"]
+    judges = pd.read_csv(io.StringIO(invoked("evals-judges", path, "--format", "csv").stdout))
+    assert judges["judge"].tolist() == ["g-judge", "other"]
+
+
+def test_repetitions(path):
+    arguments = ("evals-repetitions", path, "--passes-from", "3", "--format", "csv")
+    refused = invoked(*arguments)
+    assert isinstance(refused.exception, vcomp.DataError)
+    table = pd.read_csv(path).drop(columns=["judge", "gold"])
+    table["epoch"] = table.groupby(["model", "item"]).cumcount() + 1
+    table.to_csv(path.with_name("runs.csv"), index=False)
+    found = invoked(arguments[0], path.with_name("runs.csv"), *arguments[2:])
+    made = vcomp.evals.repetitions(path.with_name("runs.csv"), passes_from=3)
+    printed = pd.read_csv(io.StringIO(found.stdout))
+    np.testing.assert_allclose(printed["estimate"], made.consistency["estimate"], rtol=1e-12)
+    assert "Identical runs of 3 models" in invoked(arguments[0], path.with_name("runs.csv")).stdout
