@@ -563,6 +563,15 @@ def test_what_is_refused(change, options, words):
         vcomp.evals.judges(data, **options)
 
 
+def test_what_refusals_advise_leads_on(table):
+    by_topic = table.drop(columns="human").rename(columns={"item": "topic"})
+    card = vcomp.evals.judges(by_topic, sampled=["topic"])
+    pd.testing.assert_frame_equal(
+        card.table, vcomp.evals.judges(table.drop(columns="human")).table
+    )
+    assert len(vcomp.evals.judges(table, human="human").anchored) == 4
+
+
 def test_labels_are_needed_for_errors(table):
     card = vcomp.evals.judges(table.drop(columns="human"))
     for name in ("anchored", "anchored_pairs", "committee", "against_human"):

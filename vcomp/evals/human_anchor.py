@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from vcomp._typing import FloatArray, LongArray
-from vcomp.evals.item_sampling import ItemStatistics, summed_by, without_each
+from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.evals.item_sampling import JackknifedStatistics, summed_by, without_each
 
 _NONE = 1e-12
 """Variance below which ratings, in units of their range, are all equal."""
@@ -73,7 +73,7 @@ ANCHORED = [
     "answers", "labelled", "judged", "labels", "labels_std_error", "estimate", "std_error", "df",
     "low", "high", "lam",
 ]  # fmt: skip
-"""What is known of an anchored mean."""
+"""Columns of an anchored mean."""
 
 
 def anchored_mean(
@@ -113,15 +113,16 @@ def anchored_mean(
     )  # fmt: skip
 
 
-def _of_items(values: FloatArray, own: FloatArray, places: LongArray) -> tuple[FloatArray, int]:
+def _of_items(values: FloatArray, own: BoolArray, places: LongArray) -> tuple[FloatArray, int]:
     """Return sums of items, scaled by √(G/(G − 1)) for the G that have values, and G."""
     G = np.unique(places[own]).size
-    return np.bincount(places, values) * math.sqrt(G / (G - 1.0) if G > 1 else 1.0), G
+    scale = math.sqrt(G / (G - 1.0)) if G > 1 else 1.0
+    return np.bincount(places, values).astype(float) * scale, G
 
 
 def errors_of_judges(
     ratings: FloatArray, labels: FloatArray, items: LongArray
-) -> tuple[ItemStatistics, int]:
+) -> tuple[JackknifedStatistics, int]:
     """Return the mean error of each judge, then the mean correlation of errors of pairs.
 
     Parameters
@@ -132,14 +133,15 @@ def errors_of_judges(
 
     Returns
     -------
-    ItemStatistics
+    JackknifedStatistics
         of (judges + 1,) values
     int
         labelled answers that all judges rated, which have the correlation
     """
     errors = ratings - labels[:, None]
     seen = np.isfinite(errors)
-    full, J = seen.all(axis=1), ratings.shape[1]
+    full: BoolArray = np.all(seen, axis=1)
+    J = ratings.shape[1]
     e = np.where(seen, errors, 0.0)
     scale = max(float(np.abs(e).max(initial=0.0)), np.finfo(float).tiny)
     inside = np.where(full[:, None], e / scale, 0.0)
@@ -147,7 +149,8 @@ def errors_of_judges(
         inside = np.where(full[:, None], inside - inside[full].mean(axis=0), 0.0)
     products = np.einsum("uj,uk->ujk", inside, inside).reshape(len(e), J * J)
     found, places = np.unique(items, return_inverse=True)
-    sums = summed_by(places, np.hstack([e, seen, full[:, None], inside, products]), found.size)
+    counted = np.column_stack([seen, full]).astype(float)
+    sums = summed_by(places, np.hstack([e, counted, inside, products]), found.size)
 
     def statistics(total: FloatArray) -> FloatArray:
         bias = total[..., :J] / total[..., J : 2 * J]

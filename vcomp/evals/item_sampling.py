@@ -22,8 +22,8 @@ _SMALL = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class ItemStatistics:
-    """Statistics with their values without each item in turn, for errors of items as sampled.
+class JackknifedStatistics:
+    """Statistics with their values without each of the items, for errors of items as sampled.
 
     Attributes
     ----------
@@ -48,14 +48,14 @@ class ItemStatistics:
         known = errors > _SMALL * np.abs(self.values) if n > 1 else False
         return np.where(known, errors, np.nan)
 
-    def combined(self, weights: FloatArray) -> ItemStatistics:
+    def combined(self, weights: FloatArray) -> JackknifedStatistics:
         """Return linear combinations.
 
         Parameters
         ----------
         weights : (q, p)
         """
-        return ItemStatistics(weights @ self.values, self.deviations @ weights.T)
+        return JackknifedStatistics(weights @ self.values, self.deviations @ weights.T)
 
     def limits(self, alpha: float) -> tuple[FloatArray, FloatArray]:
         """Return the ends of the intervals of single statistics, by t."""
@@ -90,7 +90,7 @@ def _t(alpha: float, df: float) -> float:
 
 def without_each(
     sums: FloatArray, statistic: Callable[[FloatArray], FloatArray]
-) -> ItemStatistics:
+) -> JackknifedStatistics:
     """Return statistics of sums over items, with the covariance of the jackknife.
 
     Parameters
@@ -122,7 +122,7 @@ def without_each(
     parts = [statistic(total - sums[at : at + step]) for at in range(0, n, step)]
     left = np.concatenate(parts).reshape(n, values.size)
     deviations = left - values
-    return ItemStatistics(values, deviations - deviations.mean(axis=0))
+    return JackknifedStatistics(values, deviations - deviations.mean(axis=0))
 
 
 def summed_by(codes: LongArray, values: FloatArray, n: int) -> FloatArray:

@@ -19,7 +19,7 @@ from vcomp.evals.human_anchor import (
     effective_number,
     errors_of_judges,
 )
-from vcomp.evals.item_sampling import ItemStatistics
+from vcomp.evals.item_sampling import JackknifedStatistics
 from vcomp.evals.judge_page import page
 from vcomp.evals.judge_shifts import joined, shifts
 from vcomp.evals.judged_answers import JudgedAnswers, Named, families_of, judged_answers
@@ -131,10 +131,10 @@ class JudgeCard(display.Printed):
         return frame
 
     @cached_property
-    def _shifts(self) -> ItemStatistics:
+    def _shifts(self) -> JackknifedStatistics:
         a, J = self._answers, len(self.judges)
         if a.means is None or J < 2:
-            return ItemStatistics(np.full(J, np.nan), np.full((2, J), np.nan))
+            return JackknifedStatistics(np.full(J, np.nan), np.full((2, J), np.nan))
         return shifts(a.means, a.item_of, self._n_items)
 
     @property
@@ -164,7 +164,7 @@ class JudgeCard(display.Printed):
             known = [m for m, p in enumerate(parts) if np.isfinite(p.deviations).all()]
             if len(known) > 1:
                 found = joined([parts[m] for m in known])
-                centred = ItemStatistics(
+                centred = JackknifedStatistics(
                     _less_mean(found.values, J), _less_mean(found.deviations, J)
                 )
                 ends = centred.joint_limits(self.alpha)
@@ -220,8 +220,8 @@ class JudgeCard(display.Printed):
         if not partial or a.means is None or len(self.judges) < 2 or len(a.models) < 2:
             return pd.DataFrame(columns=columns, index=pd.Index([], name=name))
         own = alike[a.model_of].astype(float)
-        one = self._added(own[:, :, None])
-        each = self._added(own[:, :, None] * np.eye(len(self.judges))[:, partial])
+        one = self._added(a.means, own[:, :, None])
+        each = self._added(a.means, own[:, :, None] * np.eye(len(self.judges))[:, partial])
         rows = [
             (of_judges[j], each.values[k], each.std_error[k], *ends)
             for k, (j, ends) in enumerate(
@@ -237,10 +237,10 @@ class JudgeCard(display.Printed):
         )
         return frame
 
-    def _added(self, columns: FloatArray) -> ItemStatistics:
-        a, J = self._answers, len(self.judges)
-        found = shifts(a.means, a.item_of, self._n_items, columns)  # type: ignore[arg-type]
-        return ItemStatistics(found.values[J:], found.deviations[:, J:])
+    def _added(self, means: FloatArray, columns: FloatArray) -> JackknifedStatistics:
+        J = len(self.judges)
+        found = shifts(means, self._answers.item_of, self._n_items, columns)
+        return JackknifedStatistics(found.values[J:], found.deviations[:, J:])
 
     # Committees --------------------------------------------------------------------------------
 
@@ -264,10 +264,10 @@ class JudgeCard(display.Printed):
 
         found, _ = self._errors
         J = len(self.judges)
-        bias = ItemStatistics(found.values[:J], found.deviations[:, :J])
+        bias = JackknifedStatistics(found.values[:J], found.deviations[:, :J])
         low, high = bias.joint_limits(self.alpha)
-        a = self._answers
-        seen = np.isfinite(a.means) & np.isfinite(a.labels)[:, None]  # type: ignore[arg-type]
+        means, labels = self._anchor
+        seen = np.isfinite(means) & np.isfinite(labels)[:, None]
         return pd.DataFrame(
             {"labelled": seen.sum(axis=0), "estimate": bias.values, "std_error": bias.std_error,
              "low": low, "high": high},
@@ -301,7 +301,7 @@ class JudgeCard(display.Printed):
             raise DataError("there is one judge, which is no committee", column=self.names.judge)
         found, answers = self._errors
         k = len(self.judges)
-        rho = ItemStatistics(found.values[k:], found.deviations[:, k:])
+        rho = JackknifedStatistics(found.values[k:], found.deviations[:, k:])
         low, high = (np.clip(end, -1.0 / (k - 1.0), 1.0) for end in rho.limits(self.alpha))
         n, n_low, n_high = (effective_number(k, r)[0] for r in (rho.values, high, low))
         return pd.DataFrame(
@@ -311,18 +311,19 @@ class JudgeCard(display.Printed):
         )  # fmt: skip
 
     @cached_property
-    def _errors(self) -> tuple[ItemStatistics, int]:
-        a = self._with_labels()
-        kept = np.isfinite(a.labels)  # type: ignore[arg-type]
-        of = (a.means, a.labels, a.item_of)
-        return errors_of_judges(*(x[kept] for x in of))  # type: ignore[index]
+    def _errors(self) -> tuple[JackknifedStatistics, int]:
+        means, labels = self._anchor
+        kept = np.isfinite(labels)
+        return errors_of_judges(means[kept], labels[kept], self._answers.item_of[kept])
 
     @property
     def has_labels(self) -> bool:
         """Whether there are human labels, in numbers."""
         return self._answers.labels is not None
 
-    def _with_labels(self) -> JudgedAnswers:
+    @property
+    def _anchor(self) -> tuple[FloatArray, FloatArray]:
+        """The ratings, and the human labels."""
         if self._answers.means is None:
             raise DataError(_NUMBERS, column=self.names.score)
         if self._answers.labels is None:
@@ -331,7 +332,7 @@ class JudgeCard(display.Printed):
                 "all judges share looks like the quality of the answer; name a column or a judge, "
                 "human=…"
             )
-        return self._answers
+        return self._answers.means, self._answers.labels
 
     @cached_property
     def more_judges(self) -> pd.DataFrame:
@@ -393,13 +394,12 @@ class JudgeCard(display.Printed):
         """
         import pandas as pd
 
-        a = self._with_labels()
-        judged = _mean_of_judges(a)
-        of = (judged, a.labels, a.item_of, a.task_of)
-        rows = [
-            anchored_mean(*(x[a.model_of == m] for x in of), self.alpha)  # type: ignore[index]
-            for m in range(max(1, len(a.models)))
-        ]
+        a, (means, labels) = self._answers, self._anchor
+        judged, rows = np.nanmean(means, axis=1), []
+        for m in range(max(1, len(a.models))):
+            own = a.model_of == m
+            of = (judged[own], labels[own], a.item_of[own], a.task_of[own])
+            rows.append(anchored_mean(*of, self.alpha))
         index = pd.Index(a.models or ["all answers"], name=self.names.model)
         return pd.DataFrame(rows, columns=ANCHORED, index=index)
 
@@ -421,23 +421,22 @@ class JudgeCard(display.Printed):
         import pandas as pd
         from scipy.special import stdtr
 
-        a = self._with_labels()
-        M, judged = len(a.models), _mean_of_judges(a)
+        a, (means, labels) = self._answers, self._anchor
+        M, judged = len(a.models), np.nanmean(means, axis=1)
         shape = (int(a.key_of.max()) + 1, max(1, M))
         f, y = np.full(shape, np.nan), np.full(shape, np.nan)
-        f[a.key_of, a.model_of], y[a.key_of, a.model_of] = judged, a.labels
+        f[a.key_of, a.model_of], y[a.key_of, a.model_of] = judged, labels
         item, task = (np.zeros(shape[0], np.int64) for _ in range(2))
         item[a.key_of], task[a.key_of] = a.item_of, a.task_of
         rows = []
         for i, j in combinations(range(M), 2):
             d = f[:, i] - f[:, j]
             own = np.isfinite(d)
-            labels = (y[:, i] - y[:, j])[own]
-            mean = anchored_mean(d[own], labels, item[own], task[own], self.alpha)
+            known = (y[:, i] - y[:, j])[own]
+            mean = anchored_mean(d[own], known, item[own], task[own], self.alpha)
             rows.append((a.models[i], a.models[j], *mean))
         frame = pd.DataFrame(rows, columns=["first", "second", *ANCHORED])
-        with np.errstate(invalid="ignore", divide="ignore"):
-            t = frame["estimate"].abs() / frame["std_error"]
+        t = frame["estimate"].abs() / frame["std_error"]
         frame["p_value"] = 2.0 * stdtr(frame["df"], -t)
         frame["p_adjusted"] = np.nan
         known = frame["p_value"].notna()
@@ -504,11 +503,6 @@ def _placed(values: FloatArray, models: list[int], shape: tuple[int, int]) -> Fl
     out = np.full(shape, np.nan)
     out[models] = values.reshape(len(models), shape[1])
     return out
-
-
-def _mean_of_judges(answers: JudgedAnswers) -> FloatArray:
-    found: FloatArray = np.nanmean(answers.means, axis=1)  # type: ignore[arg-type]
-    return found
 
 
 @guarded

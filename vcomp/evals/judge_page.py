@@ -13,13 +13,11 @@ from vcomp.exceptions import VcompError, visible
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.evals.judge_card import JudgeCard
-
 _MOST_LISTED = 20
 """Judges and models that are printed."""
 
 
-def page(card: JudgeCard) -> Any:
+def page(card: Any) -> Any:
     """Return the summary of a judge card.
 
     Parameters
@@ -34,7 +32,7 @@ def page(card: JudgeCard) -> Any:
     return display.summary(tables, [visible(note) for note in notes])
 
 
-def _level(card: JudgeCard) -> str:
+def _level(card: Any) -> str:
     return f"{display.level(card.alpha)} interval"
 
 
@@ -42,7 +40,7 @@ def _stubs(names: Any) -> list[str]:
     return [visible(str(name)) for name in names]
 
 
-def _estimates(card: JudgeCard, table: pd.DataFrame, header: str) -> dict[str, list[str]]:
+def _estimates(card: Any, table: pd.DataFrame, header: str) -> dict[str, list[str]]:
     return {
         header: display.fixed(table["estimate"]),
         "std. err.": display.fixed(table["std_error"], significant=3),
@@ -50,7 +48,7 @@ def _estimates(card: JudgeCard, table: pd.DataFrame, header: str) -> dict[str, l
     }
 
 
-def _agreement(card: JudgeCard) -> tuple[Any, list[str]]:
+def _agreement(card: Any) -> tuple[Any, list[str]]:
     known = card.agreement[card.agreement["estimate"].notna()]
     without = card.agreement[card.agreement["estimate"].isna()]
     said = [
@@ -71,7 +69,7 @@ def _agreement(card: JudgeCard) -> tuple[Any, list[str]]:
     return None, said
 
 
-def _bias(card: JudgeCard) -> tuple[Any, list[str]]:
+def _bias(card: Any) -> tuple[Any, list[str]]:
     shown = card.table.head(_MOST_LISTED)
     cells = {"ratings": [display.count(n) for n in shown["ratings"]]}
     said = []
@@ -99,7 +97,7 @@ def _bias(card: JudgeCard) -> tuple[Any, list[str]]:
     return display.column_table(cells, title=title, stubs=_stubs(shown.index)), said
 
 
-def _verdict(card: JudgeCard) -> str:
+def _verdict(card: Any) -> str:
     """Return which judges are biased."""
     table, said = card.table, []
     for rows, word in ((table["low"] > 0.0, "higher"), (table["high"] < 0.0, "lower")):
@@ -112,7 +110,7 @@ def _verdict(card: JudgeCard) -> str:
     return "No judge rates significantly higher or lower than the mean of judges."
 
 
-def _own(card: JudgeCard) -> tuple[Any, list[str]]:
+def _own(card: Any) -> tuple[Any, list[str]]:
     table = card.own_family
     known = table[table["estimate"].notna()].head(_MOST_LISTED)
     if not len(known):
@@ -135,7 +133,7 @@ def _own(card: JudgeCard) -> tuple[Any, list[str]]:
     return display.column_table(cells, title=title, stubs=stubs, align="lr"), said
 
 
-def _committee(card: JudgeCard) -> tuple[Any, list[str]]:
+def _committee(card: Any) -> tuple[Any, list[str]]:
     said = list(_effective(card))
     try:
         table = card.more_judges
@@ -149,7 +147,7 @@ def _committee(card: JudgeCard) -> tuple[Any, list[str]]:
     return display.column_table(cells, title=title, stubs=_stubs(table["judges"])), said
 
 
-def _effective(card: JudgeCard) -> Iterator[str]:
+def _effective(card: Any) -> Iterator[str]:
     if card.has_labels and len(card.judges) > 1:
         row = card.committee.iloc[0]
         if np.isfinite(row["correlation"]):
@@ -169,7 +167,7 @@ def _effective(card: JudgeCard) -> Iterator[str]:
         )
 
 
-def _human(card: JudgeCard) -> tuple[Any, list[str]]:
+def _human(card: Any) -> tuple[Any, list[str]]:
     if not card.has_labels:
         return None, []
     table = card.anchored.head(_MOST_LISTED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.evals.item_sampling import ItemStatistics, summed_by, without_each
+from vcomp.evals.item_sampling import JackknifedStatistics, summed_by, without_each
 
 _ROUNDING = 16 * float(np.finfo(float).eps)
 
@@ -15,7 +15,7 @@ _SINGULAR = 1e-9
 
 def shifts(
     ratings: FloatArray, items: LongArray, n_items: int, more: FloatArray | None = None
-) -> ItemStatistics:
+) -> JackknifedStatistics:
     """Return the shifts of judges about their mean, and coefficients of more columns.
 
     Parameters
@@ -27,7 +27,7 @@ def shifts(
 
     Returns
     -------
-    ItemStatistics
+    JackknifedStatistics
         of (judges + p,) values, nan where ratings do not determine them
 
     Notes
@@ -66,7 +66,7 @@ def shifts(
     return without_each(sums, solved)
 
 
-def joined(parts: list[ItemStatistics]) -> ItemStatistics:
+def joined(parts: list[JackknifedStatistics]) -> JackknifedStatistics:
     """Return statistics of the same items side by side.
 
     Parameters
@@ -74,4 +74,6 @@ def joined(parts: list[ItemStatistics]) -> ItemStatistics:
     parts : each with deviations of the same items
     """
     values = np.concatenate([part.values for part in parts])
-    return ItemStatistics(values, np.concatenate([part.deviations for part in parts], axis=1))
+    return JackknifedStatistics(
+        values, np.concatenate([part.deviations for part in parts], axis=1)
+    )

@@ -89,7 +89,7 @@ def judged_answers(table: pd.DataFrame, names: Named) -> JudgedAnswers:
     unit = _unit(rows, names)
     cell = [*unit, names.judge, *([names.repeated] if names.repeated else [])]
     check_cells(rows, cell, names.score, ", or write repeated={!r} if it numbers judgements")
-    answer = rows.groupby(unit, observed=True, dropna=False).ngroup().to_numpy()
+    answer = rows.groupby(unit, observed=True, dropna=False).ngroup().to_numpy().astype(np.int64)
     n = int(answer.max()) + 1
     judge, judges = pd.factorize(rows[names.judge], sort=True)
     text = rows[names.score].dtype.kind not in "fiub"
@@ -101,9 +101,9 @@ def judged_answers(table: pd.DataFrame, names: Named) -> JudgedAnswers:
     order = np.arange(len(rows))
     if names.repeated:
         order = np.argsort(rows[names.repeated].to_numpy(), kind="stable")
-    first = np.full(n * J, -1)
-    first[place[order][::-1]] = codes[: len(rows)][order][::-1]
-    first = first.reshape(n, J)
+    flat = np.full(n * J, -1)
+    flat[place[order][::-1]] = codes[: len(rows)][order][::-1]
+    first = flat.reshape(n, J)
     if labels is not None:
         first = np.column_stack([first, codes[len(rows) :]])
     _, at = np.unique(answer, return_index=True)
@@ -132,7 +132,7 @@ def judged_answers(table: pd.DataFrame, names: Named) -> JudgedAnswers:
         model_of.astype(np.int64),
         items,
         task.astype(np.int64),
-        answers.groupby(others, observed=True, dropna=False).ngroup().to_numpy(),
+        answers.groupby(others, observed=True, dropna=False).ngroup().to_numpy().astype(np.int64),
         np.bincount(judge, minlength=J),
         _repeats(rows[names.score], codes[: len(rows)], place, judge, text),
     )
@@ -204,7 +204,7 @@ def _item(unit: Sequence[str], names: Named) -> str:
 def _labels_of(
     labels: Any, rows: pd.DataFrame, answer: LongArray, n: int, unit: list[str], names: Named
 ) -> Any:
-    """Return the label of each answer, missing where there is none."""
+    """Return the label of each answer; those without one have nan."""
     import pandas as pd
 
     if labels is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.evals.item_sampling import ItemStatistics, without_each
+from vcomp.evals.item_sampling import JackknifedStatistics, without_each
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,12 +23,12 @@ _CONSTANT = 1e-12
 """Disagreement by chance below which all ratings are equal, relative to its largest value."""
 
 COLUMNS = ["estimate", "std_error", "low", "high", "answers", "reason"]
-"""Of a coefficient: what is known of it."""
+"""Columns of a coefficient."""
 
 
 @dataclass(frozen=True, slots=False)
 class Ratings:
-    """What judges said of answers, once each.
+    """Ratings of answers by judges, one of each.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Ratings:
 
     def statistics(
         self, columns: Iterable[FloatArray], of: Callable[[FloatArray], FloatArray]
-    ) -> ItemStatistics:
+    ) -> JackknifedStatistics:
         """Return statistics of sums over answers.
 
         Parameters
@@ -154,7 +154,7 @@ def of_all(ratings: Ratings, alpha: float) -> pd.DataFrame:
     why_not = none
     if not (none or ratings.has_categories):
         why_not = f"there are {len(ratings.levels):,} different ratings, no categories"
-    statistics = ItemStatistics(np.full(7, np.nan), np.full((2, 7), np.nan))
+    statistics = JackknifedStatistics(np.full(7, np.nan), np.full((2, 7), np.nan))
     if not why_not:
         statistics = _of_categories(ratings)
     ranked = "ratings are text, which has no order" if ratings.is_text else ""
@@ -166,7 +166,7 @@ def of_all(ratings: Ratings, alpha: float) -> pd.DataFrame:
         *[why_not or ranked] * 3,
     ]
     tables = _rows(_NAMES[:7], statistics, reasons, n, alpha)
-    interval = ItemStatistics(np.full(1, np.nan), np.full((2, 1), np.nan))
+    interval = JackknifedStatistics(np.full(1, np.nan), np.full((2, 1), np.nan))
     if not none and not ranked:
         interval = _interval_alpha(ratings)
     return _frame([*tables, *_rows(_NAMES[7:], interval, [none or ranked], n, alpha)])
@@ -184,7 +184,7 @@ _NAMES = [
 ]
 
 
-def _of_categories(ratings: Ratings) -> ItemStatistics:
+def _of_categories(ratings: Ratings) -> JackknifedStatistics:
     q = len(ratings.levels)
     counts = _counts(ratings)
     r = counts.sum(axis=1)
@@ -234,7 +234,7 @@ def _krippendorff(o: FloatArray, distance: FloatArray) -> FloatArray:
     return np.where(alike, np.nan, 1.0 - observed / expected)
 
 
-def _interval_alpha(ratings: Ratings) -> ItemStatistics:
+def _interval_alpha(ratings: Ratings) -> JackknifedStatistics:
     """Return Krippendorff's α of intervals, from squares: no categories are needed."""
     kept = (ratings.codes >= 0).sum(axis=1) > 1
     x = ratings.values[kept]
@@ -285,7 +285,7 @@ def of_two(ratings: Ratings, alpha: float) -> pd.DataFrame:
     """
     n, q = len(ratings.codes), len(ratings.levels)
     if not n:
-        none = ItemStatistics(np.full(4, np.nan), np.full((2, 4), np.nan))
+        none = JackknifedStatistics(np.full(4, np.nan), np.full((2, 4), np.nan))
         return _frame(_rows(_PAIR_NAMES, none, ["they rated no answer both"] * 4, 0, alpha))
     a, b = ratings.codes.T
     few = ratings.has_categories
@@ -319,7 +319,7 @@ def of_two(ratings: Ratings, alpha: float) -> pd.DataFrame:
 
 def _rows(
     names: Sequence[tuple[str, str]],
-    found: ItemStatistics,
+    found: JackknifedStatistics,
     reasons: Sequence[str],
     n: int,
     alpha: float,

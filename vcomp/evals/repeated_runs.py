@@ -152,10 +152,11 @@ class Repetitions(display.Printed):
         self._check(k, 2)
         a = self._answers
         alike = _choices(a.sizes, a.runs[a.groups], k)
-        return self._mean(1.0 - np.bincount(a.groups, alike, minlength=a.runs.size), k)
+        same = np.bincount(a.groups, alike, minlength=a.runs.size).astype(float)
+        return self._mean(1.0 - same, k)
 
     def pass_at(self, k: int) -> pd.DataFrame:
-        """Return pass@k, the share of items of which at least one of k runs succeeds.
+        """Return pass@k, the share of items at which at least one of k runs succeeds.
 
         Parameters
         ----------
@@ -187,7 +188,7 @@ class Repetitions(display.Printed):
         return self._mean(1.0 - _choices(self._answers.runs - c, self._answers.runs, k), k)
 
     def pass_all(self, k: int) -> pd.DataFrame:
-        """Return pass^k, the share of items of which all of k runs succeed.
+        """Return pass^k, the share of items at which all of k runs succeed.
 
         Parameters
         ----------
@@ -217,7 +218,7 @@ class Repetitions(display.Printed):
         return self._mean(_choices(c, self._answers.runs, k), k)
 
     def majority(self, k: int) -> pd.DataFrame:
-        """Return the share of items of which most of k runs succeed; half of them count half.
+        """Return the share of items at which most of k runs succeed; half of them count half.
 
         Parameters
         ----------
@@ -270,7 +271,7 @@ class Repetitions(display.Printed):
 
     @cached_property
     def sources(self) -> pd.DataFrame | None:
-        """Components of variance, of which the last is that between identical runs.
+        """Components of variance, the last one between identical runs.
 
         Returns
         -------
@@ -301,9 +302,9 @@ class Repetitions(display.Printed):
         k, tables = self.common, [self._runs_table()]
         if self._answers.passes is not None:
             cells = {}
-            parts = ((f"pass@{k}", self.pass_at), (f"pass^{k}", self.pass_all),
+            measures = ((f"pass@{k}", self.pass_at), (f"pass^{k}", self.pass_all),
                      (f"majority of {k}", self.majority))  # fmt: skip
-            for title, measure in parts:
+            for title, measure in measures:
                 shown = measure(k).head(_MOST_LISTED)
                 cells[title] = display.fixed(shown["estimate"], decimals=3)
                 cells[f"{display.level(self.alpha)} interval{' ' * len(cells)}"] = (
@@ -504,7 +505,7 @@ def repetitions(
         if text or not is_real(passes_from):
             raise PlanError(f"passes_from is a score, such as 0.5, not {passes_from!r}")
         table = table.assign(**{score: (table[score] >= passes_from).astype(float)})
-    cell = table.groupby(roles.cell, observed=True, sort=True).ngroup().to_numpy()
+    cell = table.groupby(roles.cell, observed=True, sort=True).ngroup().to_numpy().astype(np.int64)
     if not np.bincount(cell).max(initial=0) > 1:
         raise DataError(
             f"each {' of each '.join(reversed(roles.cell[:2]))} has one score: identical runs, "
@@ -513,9 +514,11 @@ def repetitions(
         )
     names, counted = _counted(table, roles, cell, cluster or unit, unit, text)
     varies = not text and len(table[score].unique()) > 1
-    how = {"system": system, "score": score, "sampled": sampled, "fixed": fixed, "alpha": alpha}
-    made = (lambda: study(table, **how)) if varies else None
-    return Repetitions(names, roles, alpha, table, counted, made)
+
+    def made() -> EvalStudy:
+        return study(table, system=system, score=score, sampled=sampled, fixed=fixed, alpha=alpha)
+
+    return Repetitions(names, roles, alpha, table, counted, made if varies else None)
 
 
 def _counted(
@@ -535,8 +538,8 @@ def _counted(
     passes = squares = means = None
     if not text:
         values = table[roles.score].to_numpy(dtype=float)
-        means = np.bincount(cell, values) / runs
-        squares = np.bincount(cell, (values - means[cell]) ** 2)
+        means = np.bincount(cell, values).astype(float) / runs
+        squares = np.bincount(cell, (values - means[cell]) ** 2).astype(float)
         if np.isin(values, (0.0, 1.0)).all():
             passes = np.rint(np.bincount(cell, values)).astype(np.int64)
     return tuple(names), _Answers(
