@@ -120,9 +120,25 @@ def test_the_table_and_the_pairs():
     assert "may change the order of 1 of 1 pairs" in " ".join(str(found).split())
     judged = {t: dict.fromkeys(ALL, 0) | GRADES[t] for t in TOPICS}
     sure = unjudged(RUNS, judged, "P@5")
+    assert sure.to_judge().empty
     np.testing.assert_array_equal(sure.low.scores, sure.high.scores)
     np.testing.assert_array_equal(sure.condensed.scores, sure.score.scores)
     assert sure.pairs["decided"].all() == (sure.pairs["difference"] != 0).all()
+
+
+def test_the_documents_to_judge_are_those_that_more_runs_retrieved_first():
+    more = {**RUNS, "other": {t: {"x": 1.0, "d0": 0.5} for t in TOPICS[:1]}}
+    for measure, depth in [("P@5", 5), ("AP", 7)]:
+        table = unjudged(more, GRADES, measure).to_judge()
+        ranks = {}
+        for run in more.values():
+            for topic, documents in run.items():
+                for rank, document in enumerate(list(documents)[:depth], 1):
+                    if document not in GRADES[topic]:
+                        ranks.setdefault((topic, document), []).append(rank)
+        expected = sorted((-len(r), min(r), *key) for key, r in ranks.items())
+        rows = table[["runs", "rank", "topic", "document"]].itertuples(index=False)
+        assert [(-row[0], *row[1:]) for row in rows] == expected
 
 
 def test_topics_without_documents_and_runs_of_unjudged_documents():

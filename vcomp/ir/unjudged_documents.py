@@ -49,6 +49,8 @@ class Unjudged(display.Printed):
     low, high : bounds over all ways in which the unjudged documents that a run retrieved, to the
         depth of the measure, are relevant or not
     condensed : scores of the runs without their unjudged documents
+    documents : (topic, document) → rank in each run that retrieved it, to the depth of the
+        measure, of all unjudged documents
     """
 
     measure: str
@@ -57,6 +59,7 @@ class Unjudged(display.Printed):
     low: ScoreMatrix
     high: ScoreMatrix
     condensed: ScoreMatrix
+    documents: Mapping[tuple[str, str], list[int]]
 
     def __repr__(self) -> str:
         return f"<unjudged documents of {self.score.n_systems:,} runs, {self.measure}>"
@@ -97,6 +100,34 @@ class Unjudged(display.Printed):
         ]
         pairs = pd.DataFrame(rows, columns=["first", "second", "difference", "low", "high"])
         return pairs.assign(decided=(pairs["low"] > 0) | (pairs["high"] < 0))
+
+    def to_judge(self) -> pd.DataFrame:
+        """Return the unjudged documents, those first that most runs retrieved at low ranks.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``topic``, ``document``, ``runs`` (number of runs that retrieved it, to the
+            depth of the measure) and ``rank`` (the best one, from 1).
+
+        Examples
+        --------
+        >>> qrels = {"401": {"d1": 1}, "402": {"d3": 1}}
+        >>> runs = {
+        ...     "bm25": {"401": {"d1": 2.0, "d9": 1.0}, "402": {"d3": 1.0}},
+        ...     "new": {"401": {"d9": 2.0, "d1": 1.0}, "402": {"d3": 2.0, "d8": 1.0}},
+        ... }
+        >>> unjudged(runs, qrels, "P@2").to_judge()
+          topic document  runs  rank
+        0   401       d9     2     1
+        1   402       d8     1     2
+        """
+        import pandas as pd
+
+        rows = [(*key, len(ranks), min(ranks)) for key, ranks in self.documents.items()]
+        table = pd.DataFrame(rows, columns=["topic", "document", "runs", "rank"])
+        order = ["runs", "rank", "topic", "document"]
+        return table.sort_values(order, ascending=[False, True, True, True], ignore_index=True)
 
     def summary(self) -> Any:
         """Return the table with notes on what it says."""
@@ -206,21 +237,27 @@ def unjudged(
         )
     relevant = _grade(grade, judge)
     found = {kind: RunScores({}, {}) for kind in ("score", "low", "high", "condensed")}
+    documents: dict[tuple[str, str], list[int]] = {}
     for system, run in named_runs(runs, name_by):
         bounds = _bounds(ir_measures, system, run, judge, parsed, relevant)
         condensed = {
-            topic: {doc: x for doc, x in documents.items() if doc in judge.grades[topic]}
-            for topic, documents in run.items()
-            if not judge.grades.get(topic, {}).keys().isdisjoint(documents)
+            topic: {document: x for document, x in of.items() if document in judge.grades[topic]}
+            for topic, of in run.items()
+            if not judge.grades.get(topic, {}).keys().isdisjoint(of)
         }
         bounds["condensed"] = judge.scores(condensed, {str(measure): parsed})[parsed]
-        depth = parsed.params.get("cutoff")
-        shares = judge.shares({topic: first(of, depth) for topic, of in run.items()})
+        depths = {topic: parsed.params.get("cutoff", len(run[topic])) for topic in run}
+        read = {t: first(run[t], depth) for t, depth in depths.items() if t in judge.grades}
+        shares = judge.shares(read)
+        for topic, retrieved in read.items():
+            for rank, document in enumerate(retrieved, start=1):
+                if document not in judge.grades[topic]:
+                    documents.setdefault((topic, document), []).append(rank)
         for kind, of_topic in bounds.items():
             found[kind].scores[system] = of_topic
             found[kind].judged[system] = shares
     matrices = {kind: check_matrix(of.matrix()) for kind, of in found.items()}
-    return Unjudged(str(measure), relevant, **matrices)
+    return Unjudged(str(measure), relevant, **matrices, documents=documents)
 
 
 def _grade(grade: int | None, judge: Judge) -> int:
