@@ -104,6 +104,20 @@ def test_columns_of_other_names(tmp_path):
         vcomp.evals.read(path, columns={"score": "marks"})
 
 
+def test_scores_of_topics_of_pyterrier(tmp_path):
+    """``perquery.csv``, which ``pt.Experiment`` saves; topics without judgements have no score."""
+    path = tmp_path / "perquery.csv"
+    path.write_text("name,qid,measure,value\nbm25,301,map,0.5\nrm3,301,map,0.25\nrm3,9,map,\n")
+    logs = vcomp.evals.read(path)
+    assert logs.table.to_dict("list") == {
+        "model": ["bm25", "rm3"],
+        "item": ["301", "301"],
+        "metric": ["map", "map"],
+        "score": [0.5, 0.25],
+    }
+    assert logs.unscored["item"].tolist() == ["9"]
+
+
 def test_text_and_missing_scores_are_named(tmp_path):
     path = tmp_path / "scores.csv"
     path.write_text("model,item,score\na,1,good\na,2,\na,3,TRUE\na,4,0.5\n")

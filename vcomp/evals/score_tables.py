@@ -27,7 +27,7 @@ NAME = "table"
 
 _NAMES = {
     "score": ("score", "value", "correct", "is_correct", "acc", "accuracy"),
-    "model": ("model", "model_id", "model_name", "system", "sys"),
+    "model": ("model", "model_id", "model_name", "system", "sys", "name"),
     "task": ("task", "dataset", "benchmark"),
     "item": ("item", "sample_id", "item_id", "doc_id", "question_id", "qid", "topic", "id"),
     "epoch": ("epoch", "repetition", "repeat"),
