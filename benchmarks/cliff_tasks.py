@@ -439,7 +439,7 @@ def _files() -> list[Task]:
     return [
         Task("ir.read_scores", vcomp.ir.read_scores, fifty, _trec_files),
         Task("ir.score_runs", lambda two: vcomp.ir.score_runs(*two), fifty, _run_files),
-        Task("ir.unjudged", lambda two: vcomp.ir.unjudged(*two, "nDCG@10"), fifty, _run_files),
+        Task("ir.unjudged", lambda two: vcomp.ir.unjudged(*two), fifty, _run_files),
         Task("io.open_source", vcomp.io.open_source, _COMPLETE),
         Task("io.spool", vcomp.io.spool, _COMPLETE),
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -69,7 +68,7 @@ class Unjudged(display.Printed):
         """One row per run: mean share of judged documents, scores and bounds, best run first."""
         import pandas as pd
 
-        columns = {
+        columns: dict[str, Any] = {
             "judged": self.score.judged,
             "score": self.score.scores,
             "low": self.low.scores,
@@ -92,13 +91,17 @@ class Unjudged(display.Printed):
         import pandas as pd
 
         table = self.table
-        rows = [
-            (a, b, one.score - other.score, one.low - other.high, one.high - other.low)
-            for (a, one), (b, other) in itertools.combinations(
-                zip(table.index, table.itertuples(), strict=True), 2
-            )
-        ]
-        pairs = pd.DataFrame(rows, columns=["first", "second", "difference", "low", "high"])
+        a, b = np.triu_indices(len(table), 1)
+        score, low, high = (table[name].to_numpy() for name in ("score", "low", "high"))
+        pairs = pd.DataFrame(
+            {
+                "first": table.index[a],
+                "second": table.index[b],
+                "difference": score[a] - score[b],
+                "low": low[a] - high[b],
+                "high": high[a] - low[b],
+            }
+        )
         return pairs.assign(decided=(pairs["low"] > 0) | (pairs["high"] < 0))
 
     def to_judge(self) -> pd.DataFrame:
