@@ -24,7 +24,7 @@ from vcomp.display import memory
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood, iterative_memory
 from vcomp.estimators.likelihood.likelihood import certify
 from vcomp.estimators.likelihood.maximisation import maximise
-from vcomp.numerics.kernels.codes import ONCE, group_counts, group_sums, pair_counts
+from vcomp.numerics.kernels.codes import ONCE, count_levels, group_sums, pair_counts
 from vcomp.statistics.cross_products import CrossProducts, PairTable
 
 SIZES = {
@@ -139,7 +139,7 @@ def cross_products(ratings: Ratings) -> CrossProducts:
     n, codes = ratings.y.size, (ratings.users, ratings.films)
     sizes = ratings.n_users, ratings.n_films
     y = ratings.y - ratings.y.mean()
-    group_n = tuple(group_counts(c, q) for c, q in zip(codes, sizes, strict=True))
+    group_n = tuple(count_levels(c, q).astype(float) for c, q in zip(codes, sizes, strict=True))
     indptr, indices, counts = pair_counts(*codes, *sizes, ONCE)
     return CrossProducts(
         n=n,

@@ -179,6 +179,42 @@ def check_one_of(name: str, value: object, known: tuple[str, ...]) -> None:
         raise PlanError(f"{name} must be {listed}, not {value!r}{did_you_mean(value, known)}")
 
 
+def check_known(
+    name: object,
+    known: Iterable[str],
+    said: str,
+    error: type[VcompError] = PlanError,
+    *,
+    quoted: bool = False,
+    **where: Any,
+) -> None:
+    """Refuse a name that is not one of those known, with the closest one and a list of all.
+
+    Parameters
+    ----------
+    name : that was given
+    known : all names
+    said : the message, with ``{}`` for the name; the closest name is put before its semicolon, and
+        all names follow it
+    error : class of the error
+    quoted : whether all names are in quotes, as the given one is
+    **where : column or term at fault
+
+    Examples
+    --------
+    >>> check_known("tua", ["tau", "rmse"], "{} was not estimated; there are")
+    Traceback (most recent call last):
+        ...
+    vcomp.exceptions.PlanError: 'tua' was not estimated (did you mean 'tau'?); there are tau, rmse
+    """
+    names = list(known)
+    if not isinstance(name, str) or name not in names:
+        what, _, these = said.partition("; ")
+        listed = ", ".join(map(repr if quoted else str, names)) or "none"
+        what = what.replace("{}", repr(name))
+        raise error(f"{what}{did_you_mean(name, names)}; {these} {listed}", **where)
+
+
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return the closest known name as a question, empty if none is close.
 

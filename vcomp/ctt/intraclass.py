@@ -24,7 +24,7 @@ from vcomp.exceptions import (
     DataError,
     PlanError,
     check_alpha,
-    did_you_mean,
+    check_known,
     guarded,
     is_real,
     is_whole,
@@ -104,10 +104,7 @@ class IntraclassCorrelations(display.Printed):
 
     def __getitem__(self, name: str) -> pd.Series:
         by_name = {n: i for i, names in enumerate(NAMES.values()) for n in names[:2]}
-        if name not in by_name:
-            raise DataError(
-                f"there is no {name!r}{did_you_mean(name, by_name)}; they are {', '.join(by_name)}"
-            )
+        check_known(name, by_name, "there is no {}; they are", DataError)
         return self.table.iloc[by_name[name]]
 
     def summary(self) -> Any:
@@ -501,12 +498,8 @@ def _of_given(
         )
     if object_ is None:
         raise PlanError(f"object= is the object of measurement: {facets[0]!r} or {facets[1]!r}")
-    if object_ not in facets:
-        raise PlanError(
-            f"there is no facet {object_!r}{did_you_mean(object_, facets)}; they are "
-            f"{', '.join(map(repr, facets))}",
-            column=object_,
-        )
+    said = "there is no facet {}; they are"
+    check_known(object_, facets, said, quoted=True, column=object_)
     if components.mean_squares is not None:
         return _of_mean_squares(components.mean_squares.oriented(object_), requested)
     _check_no_test(requested[1])

@@ -13,7 +13,7 @@ import numpy as np
 from vcomp import display, plots
 from vcomp._typing import FloatArray
 from vcomp.display import SYMBOLS
-from vcomp.exceptions import PlanError, did_you_mean, is_whole
+from vcomp.exceptions import PlanError, check_known, is_whole
 from vcomp.formula import REPLICATE
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import (
@@ -60,11 +60,7 @@ def quantity_table(study: StudyRecord, what: str, se: str) -> pd.DataFrame:
     what : name of the quantity
     se : ``"delta"`` or ``"unbiased"``
     """
-    if not isinstance(what, str) or what not in PLANNED:
-        raise PlanError(
-            f"unknown quantity {what!r}{did_you_mean(str(what), PLANNED)}; a D-study has "
-            f"{', '.join(PLANNED)}"
-        )
+    check_known(what, PLANNED, "unknown quantity {}; a D-study has")
     q = study.projected(what)
     if se not in ("delta", "unbiased"):
         raise PlanError(f"se is 'delta' or 'unbiased', not {se!r}")

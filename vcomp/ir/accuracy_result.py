@@ -11,7 +11,7 @@ from numpy.polynomial import Polynomial
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError, check_alpha, did_you_mean, is_real
+from vcomp.exceptions import PlanError, check_alpha, check_known, is_real
 from vcomp.gtheory import DStudy, Requirement
 from vcomp.ir.accuracy_estimators import (
     MOST_TOPICS,
@@ -289,11 +289,7 @@ class Accuracy(display.Printed):
     def _check_known(self, names: Iterable[str]) -> None:
         """Refuse measures that were not estimated."""
         for name in names:
-            if name not in self.measures:
-                raise PlanError(
-                    f"{name!r} was not estimated{did_you_mean(name, self.measures)}; there are "
-                    f"{', '.join(map(repr, self.measures))}"
-                )
+            check_known(name, self.measures, "{} was not estimated; there are", quoted=True)
 
     def _curves(self, chosen: list[str]) -> pd.DataFrame:
         """Return the measures at sizes dense enough for smooth lines."""

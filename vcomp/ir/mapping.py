@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from vcomp import display, plots
 from vcomp._typing import FloatArray
 from vcomp.display import SYMBOLS
-from vcomp.exceptions import PlanError, did_you_mean
+from vcomp.exceptions import PlanError, check_known
 from vcomp.gtheory import DStudy
 from vcomp.ir.agreement import Measure
 from vcomp.ir.reliability_map import PUBLISHED, Coefficient, ReliabilityMap
@@ -170,16 +170,14 @@ def _features_of(study: DStudy) -> dict[str, Any]:
     return found
 
 
-def _curve(mapping: Mapping[str, ReliabilityMap], indicator: object) -> ReliabilityMap:
+_NO_CURVE = "there is no curve for {}; there are"
+
+
+def _curve(mapping: Mapping[str, ReliabilityMap], indicator: Any) -> ReliabilityMap:
     if not isinstance(mapping, Mapping):
         raise PlanError(f"mapping is a dict of curves by indicator, not {mapping!r}")
-    curve = mapping.get(str(indicator))
-    if curve is None:
-        raise PlanError(
-            f"there is no curve for {indicator!r}{did_you_mean(indicator, mapping)}; there are "
-            f"{', '.join(map(repr, mapping))}"
-        )
-    return curve
+    check_known(indicator, mapping, _NO_CURVE, quoted=True)
+    return mapping[indicator]
 
 
 _EXAMPLES: dict[str, float] = {"Erho2": 0.95, "Phi": 0.75}
@@ -273,11 +271,7 @@ class MappingStudy(display.Printed):
             If matplotlib is not installed.
         """
         name = next(iter(self.maps)) if indicator is None else indicator
-        if name not in self.maps:
-            raise PlanError(
-                f"there is no curve for {name!r}{did_you_mean(name, self.maps)}; there are "
-                f"{', '.join(map(repr, self.maps))}"
-            )
+        check_known(name, self.maps, _NO_CURVE, quoted=True)
         curve = self.maps[name]
         x = curve.coefficient
         used = self.points[self.points[x] >= self.smallest[x]].dropna(subset=[name])

@@ -22,6 +22,7 @@ from vcomp.exceptions import (
     EstimationError,
     PlanError,
     check_alpha,
+    check_known,
     did_you_mean,
     guarded,
     is_real,
@@ -237,11 +238,7 @@ def checked_features(variance: object, features: str | Iterable[str]) -> tuple[F
         raise PlanError(f"variance is 'constant' or 'shrinking', not {variance!r}")
     names = [features] if isinstance(features, str) else list(features)
     for name in names:
-        if name not in FEATURES:
-            raise PlanError(
-                f"{name!r} is not a feature{did_you_mean(name, FEATURES)}; these are "
-                f"{', '.join(map(repr, FEATURES))}"
-            )
+        check_known(name, FEATURES, "{} is not a feature; these are", quoted=True)
     if len(set(names)) < len(names):
         raise PlanError("a feature is given twice")
     return tuple(name for name in FEATURES if name in names)

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.display import SYMBOLS
-from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha, did_you_mean
+from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha, check_known
 from vcomp.ir.agreement import Measure
 from vcomp.numerics import solve
 
@@ -175,12 +175,8 @@ class ReliabilityMap:
         """Return the deviations of features from their centres, on the scale of the slopes."""
         away: dict[str, Any] = dict.fromkeys(self.slopes, 0.0)
         for name, value in (features or {}).items():
-            if name not in self.slopes:
-                known = ", ".join(map(repr, self.slopes)) or "none"
-                raise PlanError(
-                    f"the curve of {self.indicator!r} has no feature {name!r}"
-                    f"{did_you_mean(name, self.slopes)}; its features: {known}"
-                )
+            said = f"the curve of {self.indicator!r} has no feature {{}}; its features:"
+            check_known(name, self.slopes, said, quoted=True)
             away[name] = feature_values(name, value) - self.centres[name]
         return away
 

@@ -17,8 +17,8 @@ from vcomp.exceptions import (
     PlanError,
     VcompError,
     check_alpha,
+    check_known,
     check_one_of,
-    did_you_mean,
     guarded,
     is_whole,
     warn,
@@ -236,11 +236,7 @@ class SplitHalfStudy(display.Printed):
         from vcomp import plots
 
         name = next(iter(self.measures)) if measure is None else measure
-        if name not in self.measures:
-            raise PlanError(
-                f"{name!r} was not measured{did_you_mean(name, self.measures)}; there are "
-                f"{', '.join(map(repr, self.measures))}"
-            )
+        check_known(name, self.measures, "{} was not measured; there are", quoted=True)
         largest = max(float(self.requested.max()), float(self.sizes[-1]))
         grid = np.geomspace(self.sizes[0], largest, 200)
         curves = self.predict(grid)

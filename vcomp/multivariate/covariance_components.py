@@ -17,7 +17,7 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.codec import stored
 from vcomp.estimators.likelihood import elements
-from vcomp.exceptions import EstimationError, PlanError, did_you_mean, is_real
+from vcomp.exceptions import EstimationError, PlanError, check_known, is_real
 from vcomp.gtheory import PublishedComponents
 from vcomp.inference import TwoWayMeanSquares, VarianceComponents
 
@@ -234,11 +234,7 @@ def read_weights(weights: Any, variables: tuple[str, ...]) -> FloatArray:
     if named:
         given = dict(weights.items())
         for name in given:
-            if name not in variables:
-                raise PlanError(
-                    f"weights name {name!r}, which is not a variable"
-                    f"{did_you_mean(name, variables)}; variables are {', '.join(variables)}"
-                )
+            check_known(name, variables, "weights name {}, which is not a variable; variables are")
         values = [given.get(name, 0.0) for name in variables]
     else:
         try:
@@ -339,12 +335,7 @@ def object_term(g: CovarianceComponents, object_: str | None) -> str:
     """
     facets = tuple(dict.fromkeys(f for name in g.names[:-1] for f in name.split(":")))
     name = facets[0] if object_ is None else object_
-    if name not in facets:
-        raise PlanError(
-            f"unknown facet {name!r}{did_you_mean(name, facets)}; the G-study has "
-            f"{', '.join(facets)}",
-            column=name,
-        )
+    check_known(name, facets, "unknown facet {}; the G-study has", column=name)
     if name not in g.names:
         raise PlanError(f"the model has no term (1|{name}), so its levels cannot be distinguished")
     if not g.linked[g.place(name)].all():

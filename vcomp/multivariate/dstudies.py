@@ -14,7 +14,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError, check_alpha, did_you_mean
+from vcomp.exceptions import PlanError, check_alpha, check_known, did_you_mean
 from vcomp.gtheory import DStudy, dstudy
 from vcomp.inference import Projected, VarianceComponents
 from vcomp.inference.intervals import IntervalName, IntervalSource
@@ -214,12 +214,7 @@ def plan_studies(
             raise PlanError(
                 f"{facet}= is for one score; use res.composite(weights).dstudy(…, {facet}=…)"
             )
-        if facet not in facets:
-            raise PlanError(
-                f"unknown facet {facet!r}{did_you_mean(facet, facets)}; the G-study has "
-                f"{', '.join(facets)}",
-                column=facet,
-            )
+        check_known(facet, facets, "unknown facet {}; the G-study has", column=facet)
     object_ = _object(facets, sizes) if object_ is None else object_
     _check_object(g, w, object_)
     wanted = [_by_variable(f, n, g, independent) for f, n in sizes.items()]

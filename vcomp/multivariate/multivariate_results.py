@@ -12,7 +12,7 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.data import read_json, write_json
 from vcomp.estimators.likelihood import positive_part
-from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha, did_you_mean
+from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha, check_known
 from vcomp.gtheory import all_sizes
 from vcomp.inference import Projected
 from vcomp.inference.intervals import IntervalName, IntervalSource
@@ -473,12 +473,7 @@ class MultivariateResults(display.Printed):
         return {"_record": self._record, "_layout": None}
 
     def _place(self, term: str) -> int:
-        if term not in self.terms:
-            raise EstimationError(
-                f"unknown term {term!r}{did_you_mean(term, self.terms)}; the terms are "
-                f"{', '.join(self.terms)}",
-                term=term,
-            )
+        check_known(term, self.terms, "unknown term {}; the terms are", EstimationError, term=term)
         return self.terms.index(term)
 
     def _framed(self, values: FloatArray) -> pd.DataFrame:

@@ -20,7 +20,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.data import Missing, as_levels, open_source
 from vcomp.design import number_combinations
-from vcomp.exceptions import DataError, DesignError, FormulaError, VcompError, did_you_mean, warn
+from vcomp.exceptions import DataError, DesignError, FormulaError, VcompError, check_known, warn
 from vcomp.formula import REPLICATE, RESIDUAL, Formula, closure, names_in, parse
 from vcomp.model import VarianceComponentsModel
 
@@ -194,13 +194,9 @@ def read_scores(
     if not isinstance(independent, Iterable):
         raise DesignError(f"independent must be a facet or a list of facets, not {independent!r}")
     own = (independent,) if isinstance(independent, str) else tuple(independent)
-    strange = [f for f in own if f not in random.facets]
-    if strange:
-        raise DesignError(
-            f"independent: {strange[0]!r} is not a facet"
-            f"{did_you_mean(strange[0], random.facets)}; facets are {', '.join(random.facets)}",
-            column=strange[0],
-        )
+    for f in own:
+        said = "independent: {} is not a facet; facets are"
+        check_known(f, random.facets, said, DesignError, column=f)
     if variable is None:
         parts = _wide(left, right, random, data, environment, missing)
     else:

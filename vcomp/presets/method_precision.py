@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp import display
-from vcomp.exceptions import PlanError, check_alpha, did_you_mean
+from vcomp.exceptions import PlanError, check_alpha, check_known, did_you_mean
 from vcomp.formula import REPLICATE, closure, parse
 from vcomp.gtheory import PublishedComponents, all_sizes
 from vcomp.inference import Projected, Quantities, VarianceComponents, check_policy
@@ -328,11 +328,8 @@ def _renamed(
     if not isinstance(labels, Mapping):
         raise PlanError(f"labels must be a mapping of conditions to other names, not {labels!r}")
     for name in labels:
-        if name not in conditions:
-            raise PlanError(
-                f"labels has {name!r}, which is not a condition of this design"
-                f"{did_you_mean(name, conditions)}; conditions are {', '.join(conditions)}"
-            )
+        said = "labels has {}, which is not a condition of this design; conditions are"
+        check_known(name, conditions, said)
     renamed = {str(labels.get(name, name)): terms for name, terms in conditions.items()}
     if len(renamed) < len(conditions):
         raise PlanError("labels gives two conditions the same name")

@@ -516,30 +516,20 @@ def squares_within(
     is_large = prod(cells.shape) * cells.n.size > blocks.values
     if is_large and len(away) == 1 and cells.tables[away[0]].shape[1] == cells.n.size:
         b = away[0]
-        within[:, b, b] = _squares_of(cells.tables[b], centres[b], cells, inner, strata, blocks)
+        shape = np.array(cells.shape, np.int64)
+        known = (np.ascontiguousarray(cells.tables[b]), centres[b], inner, cells.n, shape)
+
+        def work(block: slice) -> FloatArray:
+            return squares_in_strata(*known, block.start, block.stop)
+
+        every = _over_blocks(work, cells, blocks.of_one_column, blocks.threads)
+        masks = [sum(1 << axis for axis in contrasts) for contrasts in strata]
+        within[:, b, b] = every[masks]
     elif away:
         within[np.ix_(range(len(strata)), away, away)] = _products_of(
             [(cells.tables[b], centres[b]) for b in away], cells, inner, strata, blocks
         )
     return within
-
-
-def _squares_of(
-    table: FloatArray,
-    centres: FloatArray,
-    cells: Cells,
-    inner: IntArray,
-    strata: Sequence[tuple[int, ...]],
-    blocks: Blocks,
-) -> FloatArray:
-    shape = np.array(cells.shape, np.int64)
-    known = (np.ascontiguousarray(table), centres, inner, cells.n, shape)
-
-    def work(block: slice) -> FloatArray:
-        return squares_in_strata(*known, block.start, block.stop)
-
-    every = _over_blocks(work, cells, blocks.of_one_column, blocks.threads)
-    return every[[sum(1 << axis for axis in contrasts) for contrasts in strata]]
 
 
 def _products_of(

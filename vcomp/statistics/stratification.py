@@ -263,11 +263,11 @@ def _means_of_cells(
         means, products = cell_moments(places, chunk.y, chunk.columns, counts)
         return means[kept], products[np.ix_(kept, kept)]
     mean = group_sums(places, chunk.y[:, None], size)[:, 0] / counts
-    within = sum(
+    squares = [
         float(np.square(chunk.y[rows] - mean[places[rows]]).sum())
         for rows in slices(places.size, _BLOCK)
-    )
-    return mean[None], np.array([[within]])
+    ]
+    return mean[None], np.array([[sum(squares)]])
 
 
 def _filled(

@@ -10,7 +10,7 @@ import numpy as np
 
 from vcomp import display, plots
 from vcomp.display import SYMBOLS
-from vcomp.exceptions import PlanError, check_one_of, did_you_mean, is_whole
+from vcomp.exceptions import PlanError, check_known, check_one_of, did_you_mean, is_whole
 from vcomp.formula import REPLICATE
 from vcomp.gtheory import CoefficientName, DStudy, ObjectiveName
 from vcomp.inference import used_components
@@ -89,11 +89,7 @@ class MeasureComparison(display.Printed, ComparisonRecord):
         """
         table = self.table
         known = [c for c in table.columns if table[c].dtype.kind in "fi"]
-        if column not in known:
-            raise PlanError(
-                f"{column!r} is not a column of numbers{did_you_mean(column, known)}; these are "
-                f"{', '.join(map(repr, known))}"
-            )
+        check_known(column, known, "{} is not a column of numbers; these are", quoted=True)
         up = column.startswith(_MORE_IS_WORSE)
         return table.sort_values(column, ascending=up, kind="stable", ignore_index=True)
 

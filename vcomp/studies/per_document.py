@@ -13,8 +13,8 @@ from vcomp.exceptions import (
     PlanError,
     VcompError,
     check_alpha,
+    check_known,
     check_one_of,
-    did_you_mean,
     guarded,
 )
 from vcomp.gtheory import DStudy
@@ -194,11 +194,7 @@ def _measure_names(measures: str | Sequence[str]) -> list[str]:
         raise DataError(f"measures must be a name or a list of names, not {measures!r}")
     names = [measures] if isinstance(measures, str) else list(measures)
     for name in names:
-        if name not in SET_MEASURES:
-            raise DataError(
-                f"{name!r} is not a set-based measure{did_you_mean(name, SET_MEASURES)}; these "
-                f"are {', '.join(SET_MEASURES)}"
-            )
+        check_known(name, SET_MEASURES, "{} is not a set-based measure; these are", DataError)
         if names.count(name) > 1:
             raise DataError(f"measure {name!r} is named twice")
     return names
@@ -239,12 +235,8 @@ def _kind_of_assessors(universe: DocumentUniverse, given: Assessors | None) -> A
 def _check_sizes(n: Mapping[str, Any], kind: Assessors) -> None:
     facets = ("topic", "document") if kind == "none" else ("topic", "assessor", "document")
     for name in n:
-        if name not in facets:
-            why = ", with one assessor for each topic" if name == "assessor" else ""
-            raise PlanError(
-                f"{name!r} has no size here{why}{did_you_mean(name, facets)}; facets with sizes "
-                f"are {', '.join(facets)}"
-            )
+        why = ", with one assessor for each topic" if name == "assessor" else ""
+        check_known(name, facets, f"{{}} has no size here{why}; facets with sizes are")
 
 
 def _labelled(frame: pd.DataFrame, kind: Assessors) -> pd.DataFrame:

@@ -12,7 +12,7 @@ import numpy as np
 from vcomp import display, plots
 from vcomp._typing import FloatArray, LongArray
 from vcomp.display import SYMBOLS
-from vcomp.exceptions import PlanError, check_one_of, did_you_mean
+from vcomp.exceptions import PlanError, check_known, check_one_of, did_you_mean
 from vcomp.formula import REPLICATE
 from vcomp.gtheory import DStudy, first_two_way, requirement_ratio
 from vcomp.inference import TwoWayMeanSquares
@@ -383,11 +383,7 @@ class SubsampleStudy(display.Printed):
         names, study = self.replicates.names, self.dstudy
         if quantity in names:
             return v[:, names.index(quantity)]
-        if quantity not in self.quantities:
-            raise PlanError(
-                f"{quantity!r} was not estimated{did_you_mean(quantity, self.quantities)}; "
-                f"quantities are {', '.join(map(repr, self.quantities))}"
-            )
+        check_known(quantity, self.quantities, "{} was not estimated; quantities are", quoted=True)
         used = np.maximum(v, 0.0) if study.negative == "zero" else v
         if quantity in COEFFICIENTS:
             return study.projected(quantity).values(used)[:, 0]

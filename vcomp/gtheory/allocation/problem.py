@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError, did_you_mean, is_real
+from vcomp.exceptions import PlanError, check_known, is_real
 from vcomp.gtheory.allocation.cost import Cost, CostFunction
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import composition
@@ -270,11 +270,8 @@ def read_bounds(given: Any, known: tuple[str, ...]) -> dict[str, tuple[float, fl
         raise PlanError(f"bounds are a mapping such as {{'topic': (10, 500)}}, not {given!r}")
     bounds = {}
     for facet, pair in given.items():
-        if facet not in known:
-            raise PlanError(
-                f"bounds has {facet!r}, which has no size in this D-study"
-                f"{did_you_mean(facet, known)}; there are {', '.join(known)}"
-            )
+        said = "bounds has {}, which has no size in this D-study; there are"
+        check_known(facet, known, said)
         if isinstance(pair, (tuple, list)) and len(pair) == 2:
             low = 1.0 if pair[0] is None else _whole(facet, pair[0])
             high = math.inf if pair[1] is None else _whole(facet, pair[1])
@@ -385,9 +382,7 @@ def _objects(
                 f"the cost counts levels of {facet!r}, which belongs to the object of "
                 f"measurement: say how many there will be with n_objects={{{facet!r}: …}}"
             )
-        if not is_real(number):
-            raise PlanError(f"n_objects is a positive number, not {number!r}")
-        if not (math.isfinite(number) and number > 0):
+        if not is_real(number) or not 0.0 < number < math.inf:
             raise PlanError(f"n_objects is a positive number, not {number!r}")
         product *= float(number)
     return product

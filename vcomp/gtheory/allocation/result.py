@@ -74,7 +74,7 @@ class Frontiers:
 
         table = pd.concat(list(self.tables.values()))
         worth = table[self.aim.coefficient].to_numpy() * (1.0 if self.aim.is_coefficient else -1.0)
-        order = np.lexsort([-worth, table["cost"]])
+        order = np.lexsort((-worth, table["cost"].to_numpy()))
         before = np.append(-np.inf, np.fmax.accumulate(worth[order])[:-1])
         return table.iloc[order[worth[order] > before]].reset_index(drop=True)
 

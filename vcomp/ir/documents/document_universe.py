@@ -18,7 +18,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.display import memory
-from vcomp.exceptions import DataError, did_you_mean, guarded, is_real, warn
+from vcomp.exceptions import DataError, check_known, did_you_mean, guarded, is_real, warn
 from vcomp.ir.documents.assessors import shown
 from vcomp.numerics import available_bytes
 
@@ -290,11 +290,7 @@ def score_table(scores: Any) -> FloatArray:
             f"to numbers, not {scores!r}"
         )
     for case in scores:
-        if case not in CASES:
-            raise DataError(
-                f"{case!r} is not a case{did_you_mean(case, CASES)}; the cases are "
-                f"{', '.join(CASES)}"
-            )
+        check_known(case, CASES, "{} is not a case; the cases are", DataError)
     missing = [case for case in CASES if case not in scores]
     if missing:
         raise DataError(f"scores= lacks {', '.join(missing)}")

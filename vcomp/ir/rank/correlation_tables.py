@@ -206,10 +206,16 @@ def _limits(
     _check_draws(options.draws, k, pairs.n_residuals)
     seed = seed_from(options.rng)
     drawn = _of_groups(RankDraws.of(pairs, int(options.draws), seed), correlation, options, seed)
+    ranked = correlation.n_ranked(k)
     tail = options.alpha / 2.0
     limits = np.full((len(n_topics), 2), np.nan)
     for row, n in enumerate(n_topics):
-        values = _drawn_values(drawn, row, n, options, correlation, k)
+        if options.target == "expectation":
+            assert n is not None
+            counts = [some.expected(n, options.threshold, row) for some in drawn]
+        else:
+            counts = [some.realised(n, options.threshold, row) for some in drawn]
+        values = np.mean([correlation.of_counts(c, ranked) for c in counts], axis=0)
         values = values[~np.isnan(values)]
         if values.size:
             limits[row] = np.quantile(values, [tail, 1.0 - tail])
@@ -229,24 +235,6 @@ def _of_groups(
     rng = np.random.default_rng([seed, 1])
     times = _CHOICES if options.target == "expectation" else 1
     return [drawn.one_of_each(correlation.groups, rng) for _ in range(times)]
-
-
-def _drawn_values(
-    drawn: list[RankDraws],
-    row: int,
-    n: float | None,
-    options: RankOptions,
-    correlation: RankCorrelation,
-    k: int,
-) -> FloatArray:
-    """Return the correlation of each draw, or its expectation."""
-    if options.target == "expectation":
-        assert n is not None
-        counts = [some.expected(n, options.threshold, row) for some in drawn]
-    else:
-        counts = [some.realised(n, options.threshold, row) for some in drawn]
-    ranked = correlation.n_ranked(k)
-    return np.asarray(np.mean([correlation.of_counts(c, ranked) for c in counts], axis=0))
 
 
 def expected_correlation(

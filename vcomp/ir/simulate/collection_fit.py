@@ -13,7 +13,15 @@ from numpy.typing import ArrayLike
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.data import ORIENTATIONS
-from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean, guarded, is_real
+from vcomp.exceptions import (
+    DataError,
+    EstimationError,
+    PlanError,
+    check_known,
+    did_you_mean,
+    guarded,
+    is_real,
+)
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, check_matrix, complete, names_of
 from vcomp.ir.simulate.copula import (
     COPULAS,
@@ -134,11 +142,7 @@ def check_options(options: FitOptions, support: object) -> None:
         Naming the option and its allowed values.
     """
     _check_copula(options)
-    if options.margins not in FAMILIES:
-        raise PlanError(
-            f"margins={options.margins!r} is not known{did_you_mean(options.margins, FAMILIES)}; "
-            f"margins are {', '.join(FAMILIES)}"
-        )
+    check_known(options.margins, FAMILIES, "margins={} is not known; margins are")
     for name in ("heteroscedasticity", "nonnormality", "correlation"):
         _check_dial(name, getattr(options, name))
     if not isinstance(options.random_sampling, bool | np.bool_):

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from vcomp._typing import BoolArray, FloatArray, IntArray
-from vcomp.exceptions import DataError, PlanError, did_you_mean, is_real, is_whole
+from vcomp.exceptions import DataError, PlanError, check_known, is_real, is_whole
 from vcomp.ir.simulate.copula import correlation_factor
 from vcomp.ir.simulate.margin import GRID, Margin
 from vcomp.ir.simulate.margin_families import kernel_margin
@@ -69,12 +69,7 @@ def effect_margins(
     """
     distributions = dict.fromkeys(names, NORMAL)
     for name, given in (margins or {}).items():
-        if name not in distributions:
-            raise PlanError(
-                f"margins= names no component {name!r}{did_you_mean(name, names)}; there are "
-                f"{', '.join(names)}",
-                term=name,
-            )
+        check_known(name, names, "margins= names no component {}; there are", term=name)
         distributions[name] = _standardised(name, given)
     return distributions
 
@@ -122,11 +117,8 @@ def level_factors(
     """
     factors = {}
     for facet, given in (correlations or {}).items():
-        if facet not in sizes:
-            raise PlanError(
-                f"correlations= names {facet!r}{did_you_mean(facet, sizes)}; the facets whose "
-                f"levels may be correlated are {', '.join(sizes)}"
-            )
+        said = "correlations= names {}; the facets whose levels may be correlated are"
+        check_known(facet, sizes, said)
         k = sizes[facet]
         R = np.asarray(given, dtype=float)
         if R.ndim == 0:
@@ -408,11 +400,7 @@ class _Distributions:
 
 def _effects(given: Mapping[str, float] | None) -> dict[str, float]:
     for name, value in (given or {}).items():
-        if name not in TRACK_EFFECTS:
-            raise DataError(
-                f"{name!r} is not an effect{did_you_mean(name, TRACK_EFFECTS)}; the effects are "
-                f"{', '.join(TRACK_EFFECTS)}"
-            )
+        check_known(name, TRACK_EFFECTS, "{} is not an effect; the effects are", DataError)
         number = is_real(value)
         mean = name in _MEANS
         if not number or not np.isfinite(value) or (value < 0 and not mean):

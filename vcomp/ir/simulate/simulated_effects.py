@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from vcomp import display
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import number_combinations
-from vcomp.exceptions import PlanError, did_you_mean, guarded, is_real, warn
+from vcomp.exceptions import PlanError, check_known, guarded, is_real, warn
 from vcomp.formula import REPLICATE, BrennanDesign, parse_design
 from vcomp.gtheory import all_sizes
 from vcomp.inference import VarianceComponents
@@ -43,12 +43,7 @@ def check_sizes(design: BrennanDesign, sizes: Mapping[str, object]) -> dict[str,
         least 1.
     """
     for facet in sizes:
-        if facet not in design.facets:
-            raise PlanError(
-                f"no facet {facet!r}{did_you_mean(facet, design.facets)}; facets are "
-                f"{', '.join(design.facets)}",
-                column=facet,
-            )
+        check_known(facet, design.facets, "no facet {}; facets are", column=facet)
     missing = [f for f in design.facets if f not in sizes]
     if missing:
         raise PlanError(
