@@ -67,6 +67,15 @@ def test_prices(table):
     assert "write NAME=PRICE such as item=.05" in str(ended(table, "--price", "item").exception)
 
 
+def test_weights_of_tasks(table, tmp_path):
+    data = pd.read_csv(table).rename(columns={"sys": "model", "topic": "item"})
+    data["task"] = data["item"].rank(method="dense").mod(3).gt(0).map({True: "a", False: "b"})
+    data.to_csv(tmp_path / "scores.csv", index=False)
+    for given, weights in (("a=3,b=1", {"a": 3.0, "b": 1.0}), ("items", "items")):
+        made = vcomp.evals.study(data, task_weights=weights)
+        assert ended(tmp_path / "scores.csv", "--task-weights", given).output == f"{made}\n"
+
+
 def test_mistakes(table):
     assert "several metrics" in str(ended(LOGS).exception)
     assert "no model 'x' to compare" in str(ended(table, "--fail-if-worse", "x").exception)

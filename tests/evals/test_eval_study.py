@@ -369,3 +369,76 @@ def test_the_page_in_json(of_three_prompts, tmp_path):
     assert EvalPage.from_json(found.to_json()) == found.page
     alone = vcomp.evals.study(data[data["model"] == 1]).to_dict()
     assert (alone["comparisons"], alone["data"], alone["better"]) == ([], None, None)
+
+
+@pytest.fixture(scope="module")
+def of_two_tasks():
+    data = scores(models=4, tasks=2, items=30, seed=3)
+    return data[(data["task"] == "t0") | (data["item"] < 12)]
+
+
+def test_scores_are_macro_averages_with_given_weights(of_two_tasks):
+    weights = {"t0": 3.0, "t1": 1.0}
+    found = vcomp.evals.study(of_two_tasks, task_weights=weights)
+    by_task = found.by_task
+    cells = of_two_tasks.groupby(["task", "model"])["score"].mean()
+    assert by_task["mean"].to_numpy() == pytest.approx(cells[by_task.index].to_numpy(), rel=1e-8)
+    first, second = (by_task.loc[task].loc[found.table.index] for task in ("t0", "t1"))
+    mean = 0.75 * first["mean"] + 0.25 * second["mean"]
+    assert found.table["mean"].to_numpy() == pytest.approx(mean.to_numpy(), rel=1e-10)
+    # Tasks share no items.
+    se = np.hypot(0.75 * first["std_error"], 0.25 * second["std_error"])
+    assert found.table["std_error"].to_numpy() == pytest.approx(se.to_numpy(), rel=1e-10)
+    pair = found.comparisons.table.iloc[0]
+    r2 = found.fit.vcomp["Residual"]
+    both = np.sqrt(2.0 * r2 * (0.75**2 / 30 + 0.25**2 / 12))
+    assert pair["std_error"] == pytest.approx(both, rel=1e-8)
+    means = found.table["mean"].astype(float)
+    assert pair["difference"] == pytest.approx(means["m0"] - means["m1"], rel=1e-10)
+    said = printed_words(found)
+    assert "2 tasks, with the weights t0 0.75 and t1 0.25" in said
+    assert "Scores by task" in said
+    assert found.to_dict()["task_shares"] == {"t0": 0.75, "t1": 0.25}
+    assert len(found.to_dict()["tasks"]) == 8
+    alone = of_two_tasks[of_two_tasks["model"] == "m1"]
+    one = vcomp.evals.study(alone, task_weights=weights).table.loc["m1", "mean"]
+    assert one == pytest.approx(0.75 * cells["t0", "m1"] + 0.25 * cells["t1", "m1"], rel=1e-10)
+
+
+def test_weights_of_tasks_by_their_items(of_two_tasks):
+    found = vcomp.evals.study(of_two_tasks, task_weights="items")
+    pooled = of_two_tasks.groupby("model")["score"].mean()
+    assert found.table["mean"].to_numpy() == pytest.approx(
+        pooled[found.table.index].to_numpy(), rel=1e-8
+    )
+    equal = vcomp.evals.study(of_two_tasks, task_weights="equal")
+    pd.testing.assert_frame_equal(equal.table, vcomp.evals.study(of_two_tasks).table)
+    for given, words in (
+        ({"t0": 1.0}, "a weight of each task, of 't0', 't1', not"),
+        ({"t0": 1.0, "t1": 0.0}, "task_weights are numbers above 0"),
+        ("item", "task_weights are 'equal', 'items' or a weight"),
+    ):
+        with pytest.raises(vcomp.PlanError, match=words):
+            vcomp.evals.study(of_two_tasks, task_weights=given)
+    with pytest.raises(vcomp.PlanError, match="in a column 'task' that is not sampled"):
+        vcomp.evals.study(scores(), task_weights="items")
+    with pytest.raises(vcomp.PlanError, match="no column 'task' of several tasks"):
+        vcomp.evals.study(scores()).by_task  # noqa: B018
+
+
+def test_tasks_are_dependent_variables(of_two_tasks):
+    found = vcomp.evals.study(of_two_tasks).multivariate
+    assert found.variables == ("t0", "t1")
+    made = vcomp.fit_multivariate(
+        "score ~ (1|model) + (1|item)",
+        of_two_tasks.assign(item=of_two_tasks["task"] + of_two_tasks["item"].astype(str)),
+        variable="task",
+    )
+    assert found.matrix("model").to_numpy() == pytest.approx(
+        made.matrix("model").to_numpy(), rel=1e-6
+    )
+    with pytest.raises(vcomp.PlanError, match="no column 'task' of several tasks"):
+        vcomp.evals.study(scores()).multivariate  # noqa: B018
+    alone = of_two_tasks[of_two_tasks["model"] == "m1"]
+    with pytest.raises(vcomp.DataError, match="tasks do not distinguish any"):
+        vcomp.evals.study(alone).multivariate  # noqa: B018

@@ -35,6 +35,18 @@ def test_means_are_those_of_predictions(res):
     at = res.marginal_means("a", at={"b": ["u", "w"], "c": 2}).table["mean"]
     chosen = rows[rows["b"].isin(["u", "w"]) & (rows["c"] == 2)]
     np.testing.assert_allclose(at, chosen.groupby("a")["predicted"].mean(), rtol=1e-12)
+    weighted = res.marginal_means("a", at={"b": {"w": 3, "u": 1}, "c": 2})
+    shares = chosen["b"].map({"w": 0.75, "u": 0.25})
+    expected = (shares * chosen["predicted"]).groupby(chosen["a"]).sum()
+    np.testing.assert_allclose(weighted.table["mean"], expected, rtol=1e-12)
+    assert "b: w (weight 3), u (weight 1)." in weighted.notes
+    first = weighted.pairs.iloc[0]
+    assert first["difference"] == pytest.approx(expected["p"] - expected["q"], rel=1e-10)
+    for by_level in ({"w": -1, "u": 2}, {"w": 0, "u": 0}):
+        with pytest.raises(PlanError, match="weights of levels are numbers from 0, not all 0"):
+            res.marginal_means("a", at={"b": by_level})
+    with pytest.raises(PlanError, match="at has weights of the levels of b, which have a mean"):
+        res.marginal_means("b", at={"b": {"w": 3, "u": 1}})
 
 
 def test_values_of_covariates(res):
@@ -141,8 +153,8 @@ def test_streamed_rows_have_means_of_plain_covariates(tmp_path):
         ("a", {"at": {"x": [1.0, 2.0]}}, PlanError, r"at\['x'\] is one finite number"),
         ("a", {"at": {"x": np.nan}}, PlanError, r"at\['x'\] is one finite number"),
         ("a", {"at": {"x": -1.0}}, FormulaError, r"'np.log\(x\)' of the fixed part has no value"),
-        ("a", {"test": "dunnett"}, PlanError, "test must be 't' or 'tukey'"),
-        ("a", {"test": "f"}, PlanError, "test must be 't' or 'tukey'"),
+        ("a", {"test": "dunnett"}, PlanError, "test must be 't', 'tukey' or 'max-t'"),
+        ("a", {"test": "f"}, PlanError, "test must be 't', 'tukey' or 'max-t'"),
         ("a", {"correction": "sidak"}, PlanError, "correction must be"),
         ("a", {"alpha": 2.0}, PlanError, "alpha"),
         ("a", {"ddf": "kr"}, EstimationError, "ddf='kr' is not known"),

@@ -171,12 +171,24 @@ def compare_systems(scores: SystemScores, how: dict[str, Any], shown: Shown) -> 
     shown.pairs(ir.compare_systems(scores.kept(), **how))
 
 
+def _of_tasks(text: str | None) -> Any:
+    """Return weights of tasks, or the name of weights."""
+    is_name = text is None or "=" not in text
+    return text if is_name else by_name(str(text), "weight", "TASK=WEIGHT such as law=2")
+
+
 @command(
     "evals",
     click.Argument(["logs"], nargs=-1, required=True),
     options_of(
         "vcomp.evals:study",
         left_out="scores",
+        task_weights=option(
+            "--task-weights",
+            "Weights of tasks in the scores; or items, their numbers of items.  [default: equal]",
+            metavar="TASK=X,…|items",
+            callback=lambda _, __, text: _of_tasks(text),
+        ),
         prices=option(
             "--price prices",
             "Price of a level of a column or combination, or of a call, score or judgement.",
@@ -211,6 +223,7 @@ def evals(
     --------
     vcomp evals logs/ --metric acc --plot ranks.png
     vcomp evals scores.csv --fixed prompt
+    vcomp evals logs/ --metric acc --task-weights law=2,maths=1
     vcomp evals logs/ --metric acc --price item=.5,call=.002 --budget 100
     vcomp evals logs/ --metric acc --fail-if-worse production --json page.json
     """

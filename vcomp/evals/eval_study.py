@@ -6,7 +6,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,7 +24,7 @@ from vcomp.evals.next_data import (
     unknown,
 )
 from vcomp.evals.page import EvalPage, page_of
-from vcomp.evals.roles import Roles, roles_of
+from vcomp.evals.roles import FIXED, Roles, roles_of, task_shares
 from vcomp.evals.score_rows import ScoresOfEval, column_names, scored_rows
 from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, guarded, visible
 from vcomp.formula import RESIDUAL
@@ -36,8 +36,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from vcomp.gtheory.allocation import Allocation
+    from vcomp.multivariate import MultivariateResults
 
 _HALF = "half_of_rows"
+
+_SCORE = ["mean", "std_error", "df", "low", "high"]
+"""Columns of a score."""
+
+_MOST_TASKS = 6
+"""Tasks whose scores are printed."""
 
 _MOST_LISTED = 40
 """Models that are printed."""
@@ -62,6 +69,7 @@ class EvalStudy(display.Printed):
     data : the scores that were fitted, with items of their own in each task
     prices : of data, or None
     budget : for the whole of the data, or None
+    task_shares : weights of tasks in the scores, with a sum of 1; empty if they are equal
     """
 
     roles: Roles
@@ -72,6 +80,47 @@ class EvalStudy(display.Printed):
     data: pd.DataFrame
     prices: Prices | None = None
     budget: float | None = None
+    task_shares: Mapping[Any, float] = field(default_factory=dict)
+
+    @cached_property
+    def by_task(self) -> pd.DataFrame:
+        """Scores of models in each task, with their errors.
+
+        Raises
+        ------
+        PlanError
+            If there are no several tasks, or they are sampled.
+        """
+        task = FIXED[0]
+        if task not in self.roles.fixed:
+            raise PlanError(f"there is no column {task!r} of several tasks that are all there is")
+        if self.comparisons is None:
+            return self.fit.marginal_means(task, alpha=self.alpha).table[_SCORE]
+        by_task = self.fit.marginal_means(self.roles.model, by=task, alpha=self.alpha)
+        return by_task.table[_SCORE]
+
+    @cached_property
+    def multivariate(self) -> MultivariateResults:
+        """The tasks as dependent variables: how far models differ alike in all of them.
+
+        Its ``correlations`` of models are without error, ``dstudy(weights)`` has the reliability
+        of each task and of the composite, ``profiles`` each model's.
+
+        Raises
+        ------
+        PlanError
+            As :attr:`by_task`.
+        DataError
+            If there is one model.
+        """
+        from vcomp.multivariate import fit_multivariate
+
+        if FIXED[0] not in self.roles.fixed:
+            self.by_task  # noqa: B018 - the error
+        if self.comparisons is None:
+            raise DataError(f"there is one {self.roles.model}: tasks do not distinguish any",
+                            column=self.roles.model)  # fmt: skip
+        return fit_multivariate(self.roles.within_tasks, self.data, variable=FIXED[0])
 
     @cached_property
     def components(self) -> VarianceComponentsResults:
@@ -222,6 +271,8 @@ class EvalStudy(display.Printed):
             cells["P(best)"] = [display.percent(p) for p in shown["p_best"]]
         stubs = [visible(str(name)) for name in shown.index]
         tables = [display.column_table(cells, title=self.title, stubs=stubs)]
+        if 1 < self.roles.levels.get(FIXED[0], 0) <= _MOST_TASKS and self.roles.fixed == FIXED:
+            tables.append(self._table_of_tasks(shown.index))
         sources = self.sources.sort_values("share", ascending=False)
         if self.comparisons is not None:
             sources = sources[sources["share"] > 0.0]
@@ -233,10 +284,24 @@ class EvalStudy(display.Printed):
             title = f"Noise of a difference between two {display.levels_of(self.roles.model)}"
             stubs = [visible(_source(str(name), self.roles)) for name in sources.index]
             tables.append(display.column_table(parts, title=title, stubs=stubs, align="rrl"))
-        notes = [self.verdict, *self.roles.sentences, *self.next_data, *map(str, self.unknown)]
+        said = self.roles.sentences(self.task_shares)
+        notes = [self.verdict, *said, *self.next_data, *map(str, self.unknown)]
         if len(self.table) > _MOST_LISTED:
             notes.insert(1, f"{len(self.table) - _MOST_LISTED:,} more are in the attribute table.")
         return display.summary(tables, [visible(note) for note in notes])
+
+    def _table_of_tasks(self, models: Any) -> Any:
+        """Return the printed table of scores by task, with their errors."""
+        scores, cells = self.by_task, {}
+        one = self.comparisons is None
+        for task in dict.fromkeys(scores.index if one else scores.index.get_level_values(0)):
+            of_task = scores.loc[[task]] if one else scores.loc[task].loc[models]
+            errors = display.fixed(of_task["std_error"], significant=2)
+            means = display.fixed(of_task["mean"], significant=3)
+            both = zip(means, errors, strict=True)
+            cells[visible(str(task))] = [f"{mean} ({error})" for mean, error in both]
+        stubs = [visible(str(name)) for name in models]
+        return display.column_table(cells, title="Scores by task (std. err.)", stubs=stubs)
 
     @property
     def page(self) -> EvalPage:
@@ -316,6 +381,7 @@ def study(
     fixed: Iterable[str] = (),
     alpha: float = 0.05,
     test: Literal["t", "tukey", "max-t"] = "tukey",
+    task_weights: Mapping[Any, float] | Literal["equal", "items"] | None = None,
     prices: Mapping[str, float] | None = None,
     budget: float | None = None,
 ) -> EvalStudy:
@@ -339,6 +405,8 @@ def study(
     alpha : intervals and sets of ranks have confidence 1 − alpha
     test : of all pairs: ``"tukey"``; ``"max-t"``, with the correlations of differences of unequal
         errors; ``"t"``, with Holm's correction
+    task_weights : of the tasks in the scores of models, ``{"law": 2, "maths": 1}``; ``"items"``,
+        their numbers of items; equal ones if None
     prices : per level of a column or combination, ``{"item": 0.05, "prompt": 2}``; ``"call"`` is
         an answer of a model, ``"score"`` or ``"judgement"`` the score that a judge gives it
     budget : for the whole of better data, those at hand included
@@ -380,38 +448,51 @@ def study(
     ):
         table = table.drop_duplicates(roles.cell)
         roles = replace(roles_of(table, system, score, sampled, fixed), identical=roles.repetition)
+    weights = task_shares(task_weights, roles, table)
     fit = _fitted(roles.formula, table) if roles.terms else _least_squares(roles.formula, table)
-    means = _means(fit, roles, table[system].iloc[0], alpha)
+    means, comparisons = _compared(fit, roles, table[system].iloc[0], weights, test, alpha)
     if table[score].isin([0.0, 1.0]).all():
         means[["low", "high"]] = means[["low", "high"]].clip(0.0, 1.0)
-    comparisons = None
-    if roles.levels[system] > 1:
-        comparisons = fit.compare_levels(system, test, alpha=alpha)
+    if comparisons is not None:
         ranks = comparisons.ranks()[["rank", "low", "high"]]
         ranks = ranks.rename(columns={"low": "rank_low", "high": "rank_high"})
         best = comparisons.probability_of_best()["probability"].rename("p_best")
         means = means.loc[ranks.index].join(ranks).join(best)
-    return EvalStudy(roles, means, comparisons, fit, alpha, table, *of_data)
+    return EvalStudy(roles, means, comparisons, fit, alpha, table, *of_data, weights)
 
 
-def _means(
-    fit: VarianceComponentsResults, roles: Roles, only: object, alpha: float
-) -> pd.DataFrame:
-    """Return the means of models with their errors; of the only one there is, if it is."""
+def _compared(
+    fit: VarianceComponentsResults,
+    roles: Roles,
+    only: object,
+    weights: Mapping[Any, float],
+    test: Literal["t", "tukey", "max-t"],
+    alpha: float,
+) -> tuple[pd.DataFrame, PairwiseComparisons | None]:
+    """Return the means of models with their errors, and their pairs; of one model its mean."""
     import pandas as pd
 
-    columns = ["mean", "std_error", "df", "low", "high"]
     if roles.levels[roles.model] > 1:
-        return fit.marginal_means(roles.model, alpha=alpha).table[columns]
-    # The mean over the levels of fixed facets, with equal weights; the first level has no column.
-    factors = [[part.split("[")[0] for part in name.split("]:")] for name in fit.fe_params.index]
-    levels = Counter(of[0] for of in factors if len(of) == 1)
-    row = [
-        1.0 if of == ["Intercept"] else np.prod([1.0 / (1 + levels[factor]) for factor in of])
-        for of in factors
+        at = {FIXED[0]: weights} if weights else None
+        means = fit.marginal_means(roles.model, at=at, test=test, alpha=alpha)
+        # Without two means that are estimable, the other call says which are not.
+        pairs = means.comparisons.get(()) or fit.compare_levels(roles.model, test)
+        return means.table[_SCORE], pairs
+    # The mean over the levels of fixed facets; the first level has no column.
+    parts = [
+        [tuple(part.rstrip("]").split("[T.", 1)) for part in name.split("]:")]
+        for name in fit.fe_params.index
     ]
-    level = fit.t_test([row], alpha).rename(columns={"coef": "mean"})[columns]
-    return pd.DataFrame(level.to_numpy(), [only], columns).rename_axis(roles.model)
+    levels = Counter(of[0][0] for of in parts if len(of) == 1)
+    shares = {str(task): share for task, share in weights.items()}
+    row = np.ones(len(parts))
+    for column, of in enumerate(parts):
+        for factor, *level in of:
+            if level:
+                own = shares if FIXED[0] in factor and shares else {}
+                row[column] *= own.get(level[0], 1.0 / (1 + levels[factor]))
+    mean = fit.t_test([row], alpha).rename(columns={"coef": "mean"})[_SCORE]
+    return pd.DataFrame(mean.to_numpy(), [only], _SCORE).rename_axis(roles.model), None
 
 
 def _fitted(formula: str, table: pd.DataFrame) -> VarianceComponentsResults:

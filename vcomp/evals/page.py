@@ -12,7 +12,7 @@ import numpy as np
 from vcomp.codec import Format
 from vcomp.data import InJson
 from vcomp.evals.next_data import POWER, Unknown
-from vcomp.evals.roles import Roles
+from vcomp.evals.roles import FIXED, Roles
 from vcomp.exceptions import PlanError
 from vcomp.formula import REPLICATE
 
@@ -54,7 +54,8 @@ class EvalPage(InJson):
     roles : of the columns
     scores : a row for each ``model``, the best first: ``mean``, ``std_error``, ``df``, ``low``,
         ``high``, ``rank``, ``rank_low``, ``rank_high``, ``p_best``
-    tasks : a row for each ``model`` and task, where there are several
+    tasks : a row for each task and model, where there are several tasks
+    task_shares : weights of tasks in the scores; empty if they are equal
     ahead : models that may be the best
     test : of the pairs
     comparisons : a row for each pair: ``first``, ``second``, ``difference``, ``std_error``,
@@ -73,6 +74,7 @@ class EvalPage(InJson):
     roles: Roles
     scores: Rows
     tasks: Rows
+    task_shares: Mapping[str, float]
     ahead: tuple[Any, ...]
     test: str
     comparisons: Rows
@@ -101,7 +103,8 @@ def page_of(study: EvalStudy) -> EvalPage:
         alpha=study.alpha,
         roles=study.roles,
         scores=_rows(scores),
-        tasks=(),
+        tasks=_rows(study.by_task.reset_index()) if FIXED[0] in study.roles.fixed else (),
+        task_shares={str(task): share for task, share in study.task_shares.items()},
         ahead=tuple(map(_plain, study.ahead)),
         test="" if pairs is None else pairs.test,
         comparisons=() if pairs is None else _rows(pairs.table),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp import display
-from vcomp.exceptions import DataError, PlanError, did_you_mean
+from vcomp.exceptions import DataError, PlanError, did_you_mean, is_real
 from vcomp.formula import REPLICATE
 
 if TYPE_CHECKING:
@@ -77,6 +77,12 @@ class Roles:
         within = [(self.model, f) for f in self.fixed]
         return self._of(" * ".join(main) or "1", ((self.model,), *within, *self.terms))
 
+    @property
+    def within_tasks(self) -> str:
+        """The model of one task, in which models are sampled."""
+        others = [f"C({self._written(f)})" for f in self.fixed if f not in FIXED]
+        return self._of(" * ".join(others) or "1", ((self.model,), *self.terms))
+
     def _of(self, fixed: str, terms: Iterable[tuple[str, ...]]) -> str:
         random = [f"(1|{':'.join(map(self._written, term))})" for term in terms]
         return f"{self._written(self.score)} ~ {' + '.join([fixed, *random])}"
@@ -85,9 +91,13 @@ class Roles:
     def _written(name: str) -> str:
         return name if name.isidentifier() and not iskeyword(name) else f"`{name}`"
 
-    @property
-    def sentences(self) -> list[str]:
-        """What was taken as what, for the page."""
+    def sentences(self, shares: Mapping[Any, float]) -> list[str]:
+        """Return what was taken as what, for the page.
+
+        Parameters
+        ----------
+        shares : weights of tasks; empty if they are equal
+        """
 
         def counted(facets: Sequence[str]) -> str:
             return display.listed([display.counted(self.levels[f], f) for f in facets])
@@ -99,8 +109,10 @@ class Roles:
                 "how much these vary."
             )
         if self.fixed:
+            parts = [f"{task} {display.number(share)}" for task, share in shares.items()]
+            weights = f"the weights {display.listed(parts)}" if parts else "equal weights"
             said.append(
-                f"All there is: {counted(self.fixed)}, with equal weights. If they stand for "
+                f"All there is: {counted(self.fixed)}, with {weights}. If they stand for "
                 f"others, write sampled=[{', '.join(map(repr, self.fixed))}]."
             )
         if self.repetition:
@@ -171,6 +183,43 @@ def roles_of(
     return Roles(
         model, score, constant, tuple(several), tuple(single), numbered, levels, terms, names
     )
+
+
+def task_shares(given: Any, roles: Roles, table: pd.DataFrame) -> dict[Any, float]:
+    """Return weights of tasks with a sum of 1; none if they are equal.
+
+    Parameters
+    ----------
+    given : by task; ``"items"``, ``"equal"`` or None
+    roles : of the columns
+    table : of the scores
+
+    Raises
+    ------
+    PlanError
+        If they are not weights of all tasks.
+    """
+    if given is None or (isinstance(given, str) and given == "equal"):
+        return {}
+    task = FIXED[0]
+    if task not in roles.fixed:
+        raise PlanError(
+            f"task_weights are of several tasks, in a column {task!r} that is not sampled",
+            column=task,
+        )
+    if isinstance(given, str) and given == "items":
+        given = table.groupby(task, observed=True)["item"].nunique().to_dict()
+    known = list(table[task].unique())
+    if not isinstance(given, Mapping) or set(given) != set(known):
+        listed = ", ".join(map(repr, known))
+        raise PlanError(
+            f"task_weights are 'equal', 'items' or a weight of each {task}, of {listed}, not "
+            f"{given!r}"
+        )
+    weights = list(given.values())
+    if not all(is_real(w) and 0.0 < w < np.inf for w in weights):
+        raise PlanError(f"task_weights are numbers above 0, not {given!r}")
+    return {name: float(w) / sum(weights) for name, w in given.items()}
 
 
 def _terms(

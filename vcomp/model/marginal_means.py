@@ -11,7 +11,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, did_you_mean
+from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, did_you_mean, is_real
 from vcomp.formula import GridFactor, ReferenceGrid, factors_in
 from vcomp.inference.hypotheses import CovarianceOfFixed, DegreesOfFreedom
 from vcomp.inference.pairwise import CORRECTED, CorrectionName, PairwiseComparisons
@@ -146,7 +146,7 @@ def marginal_means(
     import pandas as pd
 
     check_alpha(alpha)
-    check_one_of("test", test, ("t", "tukey"))
+    check_one_of("test", test, ("t", "tukey", "max-t"))
     check_options(test, None, correction)
     if access is None:
         raise DataError(
@@ -220,7 +220,8 @@ def _grid(
         raise PlanError(f"factor {twice[0]!r} is named twice", column=twice[0])
     chosen = _chosen_levels(grid, at)
     point = _point(grid, access, at)
-    choices = [chosen.get(f.code, list(range(len(f.levels)))) for f in factors]
+    _check_unweighted(factors, names, chosen)
+    choices = [list(chosen.get(f.code, range(len(f.levels)))) for f in factors]
     n = int(np.prod([len(choice) for choice in choices]))
     check_memory(
         24.0 * n * len(record.exog_names),
@@ -230,22 +231,34 @@ def _grid(
     combinations = np.array(list(product(*choices)), dtype=np.int64)
     levels = tuple(combinations.T)
     weights = {
-        factor.code: _weights(np.array(chosen[factor.code])[None, :].repeat(n, axis=0), factor)
+        factor.code: np.repeat(_weights(chosen[factor.code], factor)[None, :], n, axis=0)
         for factor in grid.factors
         if factor.code in chosen
     }
-    weights |= {f.code: _weights(of[:, None], f) for f, of in zip(factors, levels, strict=True)}
+    weights |= {f.code: np.eye(len(f.levels))[of] for f, of in zip(factors, levels, strict=True)}
     X, estimable = grid.rows(n, weights, point)
     found = _Grid(tuple(factors), names, levels, X, estimable)
     return found, _notes(grid, found, chosen, point)
 
 
-def _weights(levels: LongArray, factor: GridFactor) -> FloatArray:
-    """Return equal weights of some levels in each row, (n, levels)."""
-    n, m = levels.shape
-    weights = np.zeros((n, len(factor.levels)))
-    np.add.at(weights, (np.arange(n)[:, None], levels), 1.0 / m)
-    return weights
+def _weights(chosen: Mapping[int, float], factor: GridFactor) -> FloatArray:
+    """Return the weights of all levels of a factor, with a sum of 1."""
+    weights = np.zeros(len(factor.levels))
+    weights[list(chosen)] = list(chosen.values())
+    return np.asarray(weights / weights.sum())
+
+
+def _check_unweighted(
+    factors: Sequence[GridFactor], names: Sequence[str], chosen: Mapping[str, Mapping[int, float]]
+) -> None:
+    """Refuse weights of the levels of a factor that has a mean at each."""
+    for factor, name in zip(factors, names, strict=True):
+        if len(set(chosen.get(factor.code, {}).values())) > 1:
+            raise PlanError(
+                f"at has weights of the levels of {name}, which have a mean each: name them as a "
+                "list",
+                column=name,
+            )
 
 
 def _factor(record: FitRecord, grid: ReferenceGrid, name: str) -> GridFactor:
@@ -280,8 +293,8 @@ def _factor(record: FitRecord, grid: ReferenceGrid, name: str) -> GridFactor:
     )
 
 
-def _chosen_levels(grid: ReferenceGrid, at: dict[str, Any]) -> dict[str, list[int]]:
-    """Return the levels that `at` names, by the code of their factor.
+def _chosen_levels(grid: ReferenceGrid, at: dict[str, Any]) -> dict[str, dict[int, float]]:
+    """Return the levels that `at` names with their weights, by the code of their factor.
 
     Raises
     ------
@@ -302,14 +315,20 @@ def _chosen_levels(grid: ReferenceGrid, at: dict[str, Any]) -> dict[str, list[in
                 f"there are {', '.join(map(repr, known)) or 'none'}",
                 column=str(name),
             )
-        given = list(value) if isinstance(value, list | tuple | np.ndarray) else [value]
+        given = list(value) if isinstance(value, list | tuple | np.ndarray | Mapping) else [value]
         places = [place_of(str(name), factor.levels, level) for level in given]
         if not places or len(set(places)) < len(places):
             raise PlanError(
                 f"at[{name!r}] is a level of {name}, or a list of different levels, not {value!r}",
                 column=str(name),
             )
-        chosen[factor.code] = places
+        weights = list(value.values()) if isinstance(value, Mapping) else [1.0] * len(places)
+        if not all(is_real(w) and 0.0 <= w < np.inf for w in weights) or not any(weights):
+            raise PlanError(
+                f"weights of levels are numbers from 0, not all 0; at[{name!r}] is {value!r}",
+                column=str(name),
+            )
+        chosen[factor.code] = dict(zip(places, map(float, weights), strict=True))
     return chosen
 
 
@@ -358,7 +377,10 @@ def _mean(grid: ReferenceGrid, access: RowAccess, name: str) -> float:
 
 
 def _notes(
-    grid: ReferenceGrid, found: _Grid, chosen: dict[str, list[int]], point: dict[str, float]
+    grid: ReferenceGrid,
+    found: _Grid,
+    chosen: dict[str, dict[int, float]],
+    point: dict[str, float],
 ) -> list[str]:
     """Return sentences on other factors, covariates and means that are not estimable."""
     notes, codes = [], {factor.code for factor in found.factors}
@@ -367,7 +389,13 @@ def _notes(
         notes.append(f"Averaged with equal weights over {display.listed(others)}.")
     for factor in grid.factors:
         if factor.code in chosen and factor.code not in codes:
-            levels = [str(label_of(factor.levels[k])) for k in chosen[factor.code]]
+            of_levels = chosen[factor.code].items()
+            alike = len({weight for _, weight in of_levels}) == 1
+            levels = [
+                str(label_of(factor.levels[k]))
+                + ("" if alike else f" (weight {display.number(weight)})")
+                for k, weight in of_levels
+            ]
             notes.append(f"{factor.code}: {', '.join(levels)}.")
     if point:
         values = [f"{name} = {display.number(value)}" for name, value in point.items()]

@@ -122,9 +122,11 @@ class ModelTables(UniverseScores):
         facets : a factor, several, or an interaction such as ``"recipe:oven"``
         by : factors in each of whose levels, or combinations of levels, means are compared
         at : values of covariates, in place of their means; of factors a level, or a list of
-            levels: those that are shown, or averaged over
+            levels: those that are shown, or averaged over; or levels with their weights in the
+            average, ``{"query": {"long": 2, "short": 1}}``
         test, correction : of the differences of two means with the same `by`, as for
-            :meth:`~vcomp.VarianceComponentsResults.compare_levels`: ``"t"`` or ``"tukey"``
+            :meth:`~vcomp.VarianceComponentsResults.compare_levels`: ``"t"``, ``"tukey"`` or
+            ``"max-t"``
         alpha : level of significance; intervals have confidence 1 − alpha
         ddf, cov_type : as for :meth:`~vcomp.VarianceComponentsResults.fixed_effects`
 
