@@ -93,7 +93,9 @@ class EvalStudy(display.Printed):
         """
         task = FIXED[0]
         if task not in self.roles.fixed:
-            raise PlanError(f"there is no column {task!r} of several tasks that are all there is")
+            raise PlanError(
+                f"there is no column {task!r} of several tasks that are all there is", column=task
+            )
         if self.comparisons is None:
             return self.fit.marginal_means(task, alpha=self.alpha).table[_SCORE]
         by_task = self.fit.marginal_means(self.roles.model, by=task, alpha=self.alpha)
