@@ -14,8 +14,6 @@ from .row_columns import NO_COLUMNS as NO_COLUMNS
 from .row_columns import OffsetOfRows as OffsetOfRows
 from .row_columns import RowColumns as RowColumns
 from .row_columns import WeightsOfRows as WeightsOfRows
-from .row_columns import refuse_known_variances as refuse_known_variances
-from .row_columns import refuse_weights as refuse_weights
 from .rows import CompleteRows as CompleteRows
 from .rows import Rows as Rows
 from .rows import no_score_left as no_score_left

@@ -10,7 +10,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.data.containers import exact_floats
-from vcomp.exceptions import DataError, EstimationError
+from vcomp.exceptions import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -267,43 +267,6 @@ class RowColumns:
             of_known_variances=self.known_variance is not None,
             mean=mean,
             mean_log=mean_log,
-        )
-
-
-def refuse_weights(weights: WeightsOfRows | None, what: str, instead: str) -> None:
-    """Refuse a method of scores that count alike.
-
-    Parameters
-    ----------
-    weights : of the fit; None if its scores count alike
-    what, instead : the method, and its replacement
-
-    Raises
-    ------
-    EstimationError
-    """
-    if weights is not None:
-        raise EstimationError(
-            f"{what} is for scores that count alike, and this fit has {weights.option}; {instead}"
-        )
-
-
-def refuse_known_variances(weights: WeightsOfRows | None, what: str, instead: str) -> None:
-    """Refuse a method that needs the variance of a score, which is known score by score.
-
-    Parameters
-    ----------
-    weights : of the fit; None if its scores count alike
-    what, instead : the method, and its replacement
-
-    Raises
-    ------
-    EstimationError
-    """
-    if weights is not None and weights.of_known_variances:
-        raise EstimationError(
-            f"{what} needs the variance of a score, and with {weights.option} each score has its "
-            f"own; {instead}"
         )
 
 

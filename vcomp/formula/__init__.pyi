@@ -26,9 +26,10 @@ from .formula_terms import EffectMatrix as EffectMatrix
 from .formula_terms import Formula as Formula
 from .formula_terms import RandomTerm as RandomTerm
 from .formula_terms import ResidualGroups as ResidualGroups
+from .formula_terms import Trait as Trait
 from .formula_terms import names_in as names_in
-from .formula_terms import refuse_blocks as refuse_blocks
-from .formula_terms import refuse_groups as refuse_groups
+from .formula_terms import refuse as refuse
+from .formula_terms import traits_of as traits_of
 from .least_squares_means import LevelRows as LevelRows
 from .least_squares_means import average_rows as average_rows
 from .least_squares_means import fixed_effects as fixed_effects

@@ -6,11 +6,11 @@ A :class:`Formula` holds text and names alone, without data or patsy objects.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.formula.brennan import RESIDUAL
@@ -296,50 +296,59 @@ class Formula:
         return self.fixed == ("Intercept",)
 
 
-def refuse_blocks(model: Any, what: str, instead: str, of_groups: str = "") -> None:
-    """Refuse a method of models of intercepts with one residual variance.
+Trait: TypeAlias = Literal["slopes", "residuals", "weights", "variances"]
+"""What a model may have beyond intercepts and one residual variance of all scores."""
+
+
+def traits_of(model: Any, weights: Any = None) -> dict[Trait, tuple[str, str | None]]:
+    """Return what a model has beyond intercepts and one residual variance of all scores.
 
     Parameters
     ----------
     model : a formula, or components: it has the matrices of the bars and the residual groups
-    what, instead : the method, and its replacement
-    of_groups : the replacement for models without slopes that have residual groups, if another
+    weights : of the rows of the fit; None if its scores count alike
 
-    Raises
-    ------
-    EstimationError
-        If the model has random slopes, or several residual variances.
+    Returns
+    -------
+    dict
+        Of each trait the end of a sentence on a method that lacks it, and the term at fault.
     """
-    for matrix in model.matrices:
-        slope = next((effect for effect in matrix.effects if effect != "(Intercept)"), "")
-        if slope:
-            raise EstimationError(
-                f"{what} is for models without random slopes, and this one has slopes of {slope}; "
-                f"{instead}",
-                term=matrix.groups,
-            )
-    refuse_groups(model, what, of_groups or instead)
+    found: dict[Trait, tuple[str, str | None]] = {}
+    slopes = [(m.groups, e) for m in model.matrices for e in m.effects if e != "(Intercept)"]
+    if slopes:
+        groups, slope = slopes[0]
+        clause = f"is for models without random slopes, and this one has slopes of {slope}"
+        found["slopes"] = clause, groups
+    if model.groups is not None:
+        one = f"one for each level of {model.groups.written}"
+        clause = f"is for models with one residual variance, and this one has {one}"
+        found["residuals"] = clause, RESIDUAL
+    if weights is not None:
+        clause = f"is for scores that count alike, and this fit has {weights.option}"
+        found["weights"] = clause, None
+    if weights is not None and weights.of_known_variances:
+        clause = f"needs the variance of a score, and with {weights.option} each score has its own"
+        found["variances"] = clause, None
+    return found
 
 
-def refuse_groups(model: Any, what: str, instead: str) -> None:
-    """Refuse a method of models with one residual variance.
+def refuse(what: str, has: Mapping[Trait, tuple[str, str | None]], **instead: str) -> None:
+    """Refuse a method of models that have a trait that it does not support.
 
     Parameters
     ----------
-    model : a formula, or components: it has the residual groups
-    what, instead : the method, and its replacement
+    what : the method
+    has : the traits of the model, by :func:`traits_of`
+    **instead : by trait what to write in place of the method
 
     Raises
     ------
     EstimationError
-        If the model has several residual variances.
+        If the model has one of these traits.
     """
-    if model.groups is not None:
-        raise EstimationError(
-            f"{what} is for models with one residual variance, and this one has one for each "
-            f"level of {model.groups.written}; {instead}",
-            term=RESIDUAL,
-        )
+    for trait, (clause, term) in has.items():
+        if trait in instead:
+            raise EstimationError(f"{what} {clause}; {instead[trait]}", term=term)
 
 
 @cache

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.data import WeightsOfRows, refuse_weights
+from vcomp.data import WeightsOfRows
 from vcomp.design import Structure
 from vcomp.estimators import Certificate, Estimate
 from vcomp.exceptions import EstimationError, guarded
-from vcomp.formula import refuse_blocks
+from vcomp.formula import refuse
 from vcomp.inference import Quantities
 from vcomp.inference.hypotheses import FixedFit, degrees_of_freedom
 from vcomp.inference.intervals import (
@@ -345,12 +345,8 @@ class Estimates(Fitted):
         import pandas as pd
 
         table = self._record.tables.table
-        refuse_weights(
-            self._record.weights, "the analysis of variance", "see fixed_effects() and test()"
-        )
-        refuse_blocks(
-            self._record.components, "the analysis of variance", "see fixed_effects() and test()"
-        )
+        see, has = "see fixed_effects() and test()", self._record.traits
+        refuse("the analysis of variance", has, slopes=see, residuals=see, weights=see)
         if table is None:
             raise EstimationError(
                 "the analysis of variance by Henderson's Method I needs a constant mean, and the "

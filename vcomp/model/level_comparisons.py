@@ -19,7 +19,7 @@ from vcomp.exceptions import (
     check_one_of,
     did_you_mean,
 )
-from vcomp.formula import LevelRows, WideFactor, average_rows, level_rows, refuse_blocks
+from vcomp.formula import LevelRows, WideFactor, average_rows, level_rows, refuse
 from vcomp.gtheory import omitted_interaction
 from vcomp.inference.hypotheses import (
     ContrastTest,
@@ -349,11 +349,11 @@ def _levels_of(
         rows, factors = level_rows(fixed, facet, column_means(access)), factors_of(access)
     if rows is not None:
         return _of_factor(record, access, facet, rows, *how)
-    refuse_blocks(
-        record.components,
+    refuse(
         "a comparison of the levels of a random term",
-        "compare predictions at values of the covariate, res.get_prediction(rows)",
-        "see res.random_effects for its effects",
+        record.traits,
+        slopes="compare predictions at values of the covariate, res.get_prediction(rows)",
+        residuals="see res.random_effects for its effects",
     )
     terms = list(record.estimate.names[:-1])
     if facet not in terms:

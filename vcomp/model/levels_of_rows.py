@@ -12,7 +12,7 @@ from vcomp._typing import FloatArray
 from vcomp.data import plain_label
 from vcomp.estimators.likelihood import difference_variances
 from vcomp.exceptions import EstimationError, VcompError
-from vcomp.formula import REPLICATE, LevelRows, average_rows, level_rows, refuse_blocks
+from vcomp.formula import REPLICATE, LevelRows, average_rows, level_rows, refuse
 from vcomp.inference.pairwise import Pairs
 from vcomp.model.objects_of_rows import object_scores
 from vcomp.model.record import FitRecord
@@ -167,7 +167,8 @@ def with_levels(record: FitRecord, access: RowAccess | None, scores: bool | None
         return record
     if record.components.matrices:
         if scores:
-            refuse_blocks(record.components, "scores=True", "leave scores= out")
+            out = "leave scores= out"
+            refuse("scores=True", record.traits, slopes=out, residuals=out)
         return record
     return replace(record, level_values=_Levels(record, access, everything=bool(scores)).found())
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.data import Missing, Reading, RowColumns, Rows, level_columns, refuse_weights
+from vcomp.data import Missing, Reading, RowColumns, Rows, level_columns
 from vcomp.estimators import (
     Estimate,
     Estimator,
@@ -36,7 +36,7 @@ from vcomp.estimators.likelihood import (
     choose_engine,
 )
 from vcomp.exceptions import EstimationError, VcompError, guarded, warn
-from vcomp.formula import RESIDUAL, caller_environment, left_out_note, parse, refuse_blocks
+from vcomp.formula import RESIDUAL, caller_environment, left_out_note, parse, refuse, traits_of
 from vcomp.inference.hypotheses import fixed_errors_of
 from vcomp.model.record import FitRecord, TablesOfFit
 from vcomp.model.results import VarianceComponentsResults
@@ -403,22 +403,19 @@ class VarianceComponentsModel(LikelihoodOfData):
         if not design.constant.any():
             names, response = design.fixed.names, design.formula.response
             check_digits(self.statistics, names, response, self._data.response_sums)
-        weights = self._data.weights
-        if weights is not None and weights.of_known_variances:
-            refuse_blocks(
-                design.formula,
-                "known_variance=",
-                "weights='w' with a column w = 1/v estimates the unit of the variances",
-            )
+        has, instead = traits_of(design.formula, self._data.weights), "use method='reml' or 'ml'"
+        if "variances" in has:
+            unit = "weights='w' with a column w = 1/v estimates the unit of the variances"
+            refuse("known_variance=", has, slopes=unit, residuals=unit)
             if method not in ("reml", "ml"):  # before the held residual, an option of these
-                refuse_weights(weights, f"method={method!r}", "use method='reml' or 'ml'")
+                refuse(f"method={method!r}", has, weights=instead)
             options = _with_known_residual(options)
         estimator = get_estimator(method, **options)
         if not isinstance(estimator, LikelihoodMethod):
-            refuse_blocks(design.formula, f"method={method!r}", "use method='reml' or 'ml'")
+            refuse(f"method={method!r}", has, slopes=instead, residuals=instead)
             # The forms of MINQUE are those of the rows multiplied by √w.
             if estimator.name != "minque":
-                refuse_weights(weights, f"method={method!r}", "use method='reml' or 'ml'")
+                refuse(f"method={method!r}", has, weights=instead)
         if negative != "keep":
             _check_negative(negative, estimator.name)
         if estimator.name == "anova":

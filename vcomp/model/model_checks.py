@@ -20,12 +20,12 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.data import Rows, refuse_weights
+from vcomp.data import Rows
 from vcomp.design import Chunk, Design
 from vcomp.estimators import ClosedForm, Estimate, MethodName, PointEstimate, get_estimator
 from vcomp.estimators.likelihood import Solution
 from vcomp.exceptions import EstimationError, PlanError, VcompError, did_you_mean
-from vcomp.formula import refuse_blocks
+from vcomp.formula import refuse, traits_of
 from vcomp.inference.assumptions import (
     DiagnosedRows,
     Diagnosis,
@@ -172,14 +172,10 @@ def crosscheck(
     access : model and estimate
     methods, n, rng, workers, time_limit, progress : as of ``VarianceComponentsResults.crosscheck``
     """
-    refuse_blocks(
-        access.data.design.formula,
-        "crosscheck",
-        "only REML and ML estimate them: compare res with a fit by the other of these",
-    )
-    refuse_weights(
-        access.data.weights, "crosscheck", "of the other methods only MINQUE has weights"
-    )
+    only = "only REML and ML estimate them: compare res with a fit by the other of these"
+    has = traits_of(access.data.design.formula, access.data.weights)
+    of_weights = "of the other methods only MINQUE has weights"
+    refuse("crosscheck", has, slopes=only, residuals=only, weights=of_weights)
     n, workers = check_count(n, "n"), check_count(workers, "workers")
     check_time_limit(time_limit)
     seed, v = seed_from(rng), access.components

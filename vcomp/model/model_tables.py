@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp.data import refuse_known_variances
 from vcomp.exceptions import DataError, EstimationError, guarded
-from vcomp.formula import refuse_blocks
+from vcomp.formula import refuse
 from vcomp.gtheory import all_sizes
 from vcomp.inference import hypotheses
 from vcomp.model.estimates import fixed_fit, series
@@ -222,7 +221,7 @@ class ModelTables(UniverseScores):
         conditional    0.637
         Name: r2, dtype: float64
         """
-        refuse_known_variances(self._record.weights, "r2()", "see vcomp and fixed_effects()")
+        refuse("r2()", self._record.traits, variances="see vcomp and fixed_effects()")
         fixed = _variance_of_fixed(self._rows)
         values = self._record.estimate.values
         blocks = None if self._rows is None else self._rows.data.design.blocks
@@ -283,12 +282,13 @@ class ModelTables(UniverseScores):
         """
         import pandas as pd
 
-        refuse_known_variances(self._record.weights, "icc()", "see vcomp and quantity()")
-        refuse_blocks(
-            self._record.components,
+        refuse(
             "icc()",
-            "the correlation depends on the covariate then: see r2() and varcorr()",
-            "the correlation depends on the level then: see error_variances() and varcorr()",
+            self._record.traits,
+            slopes="the correlation depends on the covariate then: see r2() and varcorr()",
+            residuals="the correlation depends on the level then: see error_variances() and "
+            "varcorr()",
+            variances="see vcomp and quantity()",
         )
         names = self._record.estimate.names[:-1]
         source = self._source(interval, "keep")

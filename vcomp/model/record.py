@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ from vcomp.data import OffsetOfRows, WeightsOfRows
 from vcomp.design import Design, Structure
 from vcomp.estimators import Estimate, quadratic
 from vcomp.exceptions import DataError, EstimationError, VcompError
-from vcomp.formula import REPLICATE, RESIDUAL, closure
+from vcomp.formula import REPLICATE, RESIDUAL, Trait, closure, traits_of
 from vcomp.inference import (
     NOT_CONVERGED,
     LevelVariances,
@@ -401,6 +401,11 @@ class FitRecord:
 
     # Format 1 had no held components, iterations and seconds.
     _FORMAT: ClassVar[Format] = Format("VarianceComponentsResults", 2, "a result")
+
+    @property
+    def traits(self) -> Mapping[Trait, tuple[str, str | None]]:
+        """What the model has beyond intercepts and one residual variance of all scores."""
+        return traits_of(self.components, self.weights)
 
     @property
     def written(self) -> str:

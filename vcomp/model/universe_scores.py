@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.data import refuse_known_variances
 from vcomp.exceptions import PlanError, check_alpha, guarded
-from vcomp.formula import REPLICATE, refuse_blocks
+from vcomp.formula import REPLICATE, refuse
 from vcomp.gtheory import (
     DStudyPlan,
     HasDStudies,
@@ -53,12 +52,12 @@ class UniverseScores(HasDStudies, Fitted):
             which a D-study needs for them.
         """
         components = self._record.tables.components
-        refuse_blocks(
-            components,
+        refuse(
             "a D-study" if components.has_slopes else "an error variance that all objects share",
-            "universe scores depend on the covariate then: fit intercepts alone, for instance to "
-            "the scores at one value",
-            "see res.random_effects, dstudy() and error_variances()",
+            self._record.traits,
+            slopes="universe scores depend on the covariate then: fit intercepts alone, for "
+            "instance to the scores at one value",
+            residuals="see res.random_effects, dstudy() and error_variances()",
         )
         self._check_planned()
         return components
@@ -66,11 +65,8 @@ class UniverseScores(HasDStudies, Fitted):
     def _check_planned(self) -> None:
         """Refuse known variances, and a facet that has the name of repeated scores."""
         record = self._record
-        refuse_known_variances(
-            record.weights,
-            "a D-study",
-            "vcomp.from_components() projects the components with a residual that you state",
-        )
+        state = "vcomp.from_components() projects the components with a residual that you state"
+        refuse("a D-study", record.traits, variances=state)
         if record.structure.replicated and REPLICATE in record.structure.facets:
             raise PlanError(
                 f"the cells hold several scores, which a D-study calls {REPLICATE!r}, and a facet "
@@ -219,8 +215,8 @@ class UniverseScores(HasDStudies, Fitted):
                 "the offsets of each object's scores; subtract the offset from the response, or "
                 "see compare_levels(), whose means have the mean offset"
             )
-        known = record.weights is not None and record.weights.of_known_variances and not wanted
-        components = record.tables.components if known else self._planned_components()
+        known = "variances" in record.traits and not wanted
+        components = record.components if known else self._planned_components()
         return universe_scores(record, rows, components, object, wanted, alpha, negative)
 
 

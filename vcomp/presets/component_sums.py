@@ -11,7 +11,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import PlanError, did_you_mean, is_real
-from vcomp.formula import REPLICATE, RESIDUAL, refuse_blocks
+from vcomp.formula import REPLICATE, RESIDUAL, refuse, traits_of
 from vcomp.gtheory import PublishedComponents
 from vcomp.inference import Projected, Quantities, VarianceComponents
 from vcomp.inference.intervals import FromComponents, IntervalSource
@@ -160,7 +160,9 @@ def components_of(res: object, function: str) -> VarianceComponents:
         return res.components
     if isinstance(res, VarianceComponentsResults):
         components = record_of(res).components
-        refuse_blocks(components, f"{function}()", "fit intercepts alone", "leave residual= out")
+        has = traits_of(components)
+        alone, out = "fit intercepts alone", "leave residual= out"
+        refuse(f"{function}()", has, slopes=alone, residuals=out)
         return components
     raise PlanError(
         f"{function}() needs a result, such as vcomp.fit() returns, or published components of "

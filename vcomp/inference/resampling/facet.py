@@ -26,7 +26,7 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 from vcomp.design import Design, LevelGroups, codes_of_facet
 from vcomp.exceptions import EstimationError
-from vcomp.formula import closure, refuse_blocks
+from vcomp.formula import closure, refuse, traits_of
 from vcomp.inference.quantities import VarianceComponents
 from vcomp.inference.resampling.collection import (
     GeneratingFit,
@@ -286,7 +286,8 @@ def facet_bootstrap(
     if not isinstance(adjust, bool | np.bool_):
         raise EstimationError(f"adjust must be True or False, not {adjust!r}")
     if adjust:
-        refuse_blocks(design.formula, "the adjustment of replicates", "use adjust=False")
+        has, leave = traits_of(design.formula), "use adjust=False"
+        refuse("the adjustment of replicates", has, slopes=leave, residuals=leave)
     _check_residuals(design, names)
     if adjust and components.held:
         raise EstimationError(
