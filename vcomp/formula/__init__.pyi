@@ -26,7 +26,6 @@ from .formula_terms import EffectMatrix as EffectMatrix
 from .formula_terms import Formula as Formula
 from .formula_terms import RandomTerm as RandomTerm
 from .formula_terms import ResidualGroups as ResidualGroups
-from .formula_terms import Trait as Trait
 from .formula_terms import names_in as names_in
 from .formula_terms import refuse as refuse
 from .formula_terms import traits_of as traits_of

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.formula.brennan import RESIDUAL
@@ -296,11 +296,7 @@ class Formula:
         return self.fixed == ("Intercept",)
 
 
-Trait: TypeAlias = Literal["slopes", "residuals", "weights", "variances"]
-"""What a model may have beyond intercepts and one residual variance of all scores."""
-
-
-def traits_of(model: Any, weights: Any = None) -> dict[Trait, tuple[str, str | None]]:
+def traits_of(model: Any, weights: Any = None) -> dict[str, tuple[str, str | None]]:
     """Return what a model has beyond intercepts and one residual variance of all scores.
 
     Parameters
@@ -311,14 +307,17 @@ def traits_of(model: Any, weights: Any = None) -> dict[Trait, tuple[str, str | N
     Returns
     -------
     dict
-        Of each trait the end of a sentence on a method that lacks it, and the term at fault.
+        Of each trait (``"slopes"``, ``"residuals"``, ``"weights"``, ``"variances"``) the end of a
+        sentence on a method that lacks it, and the term at fault.
     """
-    found: dict[Trait, tuple[str, str | None]] = {}
-    slopes = [(m.groups, e) for m in model.matrices for e in m.effects if e != "(Intercept)"]
-    if slopes:
-        groups, slope = slopes[0]
-        clause = f"is for models without random slopes, and this one has slopes of {slope}"
-        found["slopes"] = clause, groups
+    found: dict[str, tuple[str, str | None]] = {}
+    for matrix in model.matrices:
+        for effect in matrix.effects:
+            if effect != "(Intercept)" and "slopes" not in found:
+                clause = (
+                    f"is for models without random slopes, and this one has slopes of {effect}"
+                )
+                found["slopes"] = clause, matrix.groups
     if model.groups is not None:
         one = f"one for each level of {model.groups.written}"
         clause = f"is for models with one residual variance, and this one has {one}"
@@ -332,7 +331,7 @@ def traits_of(model: Any, weights: Any = None) -> dict[Trait, tuple[str, str | N
     return found
 
 
-def refuse(what: str, has: Mapping[Trait, tuple[str, str | None]], **instead: str) -> None:
+def refuse(what: str, has: Mapping[str, tuple[str, str | None]], **instead: str) -> None:
     """Refuse a method of models that have a trait that it does not support.
 
     Parameters

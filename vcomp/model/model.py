@@ -403,8 +403,9 @@ class VarianceComponentsModel(LikelihoodOfData):
         if not design.constant.any():
             names, response = design.fixed.names, design.formula.response
             check_digits(self.statistics, names, response, self._data.response_sums)
-        has, instead = traits_of(design.formula, self._data.weights), "use method='reml' or 'ml'"
-        if "variances" in has:
+        weights, instead = self._data.weights, "use method='reml' or 'ml'"
+        if weights is not None and weights.of_known_variances:
+            has = traits_of(design.formula, weights)
             unit = "weights='w' with a column w = 1/v estimates the unit of the variances"
             refuse("known_variance=", has, slopes=unit, residuals=unit)
             if method not in ("reml", "ml"):  # before the held residual, an option of these
@@ -412,10 +413,9 @@ class VarianceComponentsModel(LikelihoodOfData):
             options = _with_known_residual(options)
         estimator = get_estimator(method, **options)
         if not isinstance(estimator, LikelihoodMethod):
-            refuse(f"method={method!r}", has, slopes=instead, residuals=instead)
             # The forms of MINQUE are those of the rows multiplied by √w.
-            if estimator.name != "minque":
-                refuse(f"method={method!r}", has, weights=instead)
+            has = traits_of(design.formula, None if estimator.name == "minque" else weights)
+            refuse(f"method={method!r}", has, slopes=instead, residuals=instead, weights=instead)
         if negative != "keep":
             _check_negative(negative, estimator.name)
         if estimator.name == "anova":

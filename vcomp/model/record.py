@@ -16,7 +16,7 @@ from vcomp.data import OffsetOfRows, WeightsOfRows
 from vcomp.design import Design, Structure
 from vcomp.estimators import Estimate, quadratic
 from vcomp.exceptions import DataError, EstimationError, VcompError
-from vcomp.formula import REPLICATE, RESIDUAL, Trait, closure, traits_of
+from vcomp.formula import REPLICATE, RESIDUAL, closure, traits_of
 from vcomp.inference import (
     NOT_CONVERGED,
     LevelVariances,
@@ -403,9 +403,9 @@ class FitRecord:
     _FORMAT: ClassVar[Format] = Format("VarianceComponentsResults", 2, "a result")
 
     @property
-    def traits(self) -> Mapping[Trait, tuple[str, str | None]]:
+    def traits(self) -> Mapping[str, tuple[str, str | None]]:
         """What the model has beyond intercepts and one residual variance of all scores."""
-        return traits_of(self.components, self.weights)
+        return traits_of(self.tables.components, self.weights)
 
     @property
     def written(self) -> str:

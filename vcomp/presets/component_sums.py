@@ -160,9 +160,8 @@ def components_of(res: object, function: str) -> VarianceComponents:
         return res.components
     if isinstance(res, VarianceComponentsResults):
         components = record_of(res).components
-        has = traits_of(components)
-        alone, out = "fit intercepts alone", "leave residual= out"
-        refuse(f"{function}()", has, slopes=alone, residuals=out)
+        has, out = traits_of(components), "leave residual= out"
+        refuse(f"{function}()", has, slopes="fit intercepts alone", residuals=out)
         return components
     raise PlanError(
         f"{function}() needs a result, such as vcomp.fit() returns, or published components of "

@@ -167,7 +167,7 @@ class Projection:
     def _counts(self, term: int) -> FloatArray:
         """Return the number of rows of each group, or the sum of their weights."""
         weights = None if self.roots is None else np.square(self.roots)
-        return np.bincount(self.groups[term], weights)
+        return np.asarray(np.bincount(self.groups[term], weights), dtype=float)
 
     def _means(self, term: int, y: FloatArray) -> FloatArray:
         """Return the mean of its group for every row, times the root of the weight."""
