@@ -119,6 +119,32 @@ def test_quantities_have_the_same_intervals():
     assert tuple(table) == pytest.approx(ends()["variance"], rel=1e-7)
 
 
+@pytest.mark.parametrize("kind", ["correlation", "covariance"])
+def test_functions_across_zero_and_next_to_the_end_of_their_range(kind):
+    # Of a function it is not known that it ends at ±1.
+    def value(v):
+        size = np.sqrt(v["g"] * v["g[x]"]) if kind == "correlation" else 1.0
+        return v[NAME] / size
+
+    found = fitted().quantity(value, interval="profile")
+    assert (found.low, found.high) == pytest.approx(ends()[kind], rel=1e-6)
+    assert found.low < 0.0 < found.high
+
+
+def test_a_function_whose_range_ends_within_the_interval_is_refused():
+    rng = np.random.default_rng(2)
+    g, x = np.repeat(np.arange(10), 5), rng.normal(size=50)
+    u = rng.normal(size=10)[g]
+    data = pd.DataFrame({"g": g, "x": x, "y": u * (1.0 - 0.5 * x) + 0.5 * rng.normal(size=50)})
+    res = vcomp.VarianceComponentsModel("y ~ x + (x|g)", data).fit()
+
+    def correlation(v):
+        return v[NAME] / np.sqrt(v["g"] * v["g[x]"])
+
+    with pytest.raises(vcomp.EstimationError, match="a quantity: the profile cannot be traced"):
+        res.quantity(correlation, interval="profile")
+
+
 def test_correlations_have_errors_on_fishers_scale():
     res = fitted()
     v, cov = res.vcomp.to_numpy(), res.cov_vcomp().to_numpy()

@@ -32,7 +32,7 @@ from vcomp.estimators.likelihood import (
     without_rotations,
 )
 from vcomp.exceptions import EstimationError
-from vcomp.inference.profile.constrained import ConstraintSurface
+from vcomp.inference.profile.constrained import ConstraintSurface, NotReachedError
 
 _RAISED = 0.01
 """Smallest eigenvalue from which a singular matrix starts."""
@@ -81,8 +81,9 @@ def maximise_matrices_on(
     Raises
     ------
     EstimationError
-        If no step raises the likelihood before the conditions of a maximum are met, or the
-        surface is not reached.
+        If no step raises the likelihood before the conditions of a maximum are met.
+    NotReachedError
+        If the surface is not reached.
     """
 
     def search(of: MatricesLikelihood | NextToZero) -> MatricesOnSurface:
@@ -107,7 +108,7 @@ def maximise_matrices_on(
         normal = end.multiplier * (likelihood.back.T @ surface.normal(end.v))
         S, more = at_zero.continued(end.S, normal)
     except np.linalg.LinAlgError:
-        raise EstimationError(
+        raise NotReachedError(
             "the profile cannot be traced: no covariance matrices were found at this value; use "
             "a Wald interval or the parametric bootstrap"
         ) from None

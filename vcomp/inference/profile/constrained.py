@@ -35,6 +35,10 @@ _HALVINGS = 14
 _STEPS = 99
 
 
+class NotReachedError(EstimationError):
+    """No components were found at which a quantity has a value."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConstraintSurface:
     """The components at which a quantity has a given value.

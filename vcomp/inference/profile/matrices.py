@@ -88,7 +88,11 @@ def profile_matrices(
     """
     check_alpha(alpha)
     quantity = _MatrixQuantity(likelihood, constraint, v_hat)
-    return trace_curve(quantity.trace(alpha), quantity.span, quantity.guess, name, alpha, points)
+    try:
+        trace = quantity.trace(alpha)
+        return trace_curve(trace, quantity.span, quantity.guess, name, alpha, points)
+    except EstimationError as error:
+        raise type(error)(f"{name}: {error}") from None
 
 
 @dataclass

@@ -17,7 +17,12 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.likelihood import LikelihoodEngine
 from vcomp.exceptions import EstimationError, check_alpha
-from vcomp.inference.profile.constrained import Range, SearchPoint, search_point
+from vcomp.inference.profile.constrained import (
+    NotReachedError,
+    Range,
+    SearchPoint,
+    search_point,
+)
 from vcomp.numerics import bounded_step, limited_blas
 
 if TYPE_CHECKING:
@@ -33,6 +38,10 @@ open."""
 
 _NARROW = 1e-12
 """Width of a bracket on the coordinate below which the search ends."""
+
+_NEXT = 1e-3
+"""Step on the coordinate to a value that no components have, as a share of the coordinate, below
+which the range of the quantity ends."""
 
 _JUMP = 1e-3
 """Change of z within such a bracket above which there is another maximum."""
@@ -242,14 +251,22 @@ class Trace:
         limit = self.coordinate.low if side < 0.0 else self.coordinate.high
         wall = self.coordinate.t_of(limit)
         inner, outer = self._bracket(level)
-        start, t, previous = self._t(inner), guess, np.inf
+        start, t, previous, beyond = self._t(inner), guess, np.inf, side * np.inf
         for _ in range(_MOST):
             if outer is None and side * (t - wall) >= 0.0:
                 outer = self._edge(side, limit)
                 if outer is None or side * outer.z <= side * level:
                     return End(limit, reached=False)
             t = self._safe(t, inner, outer, level)
-            here = self.at(self.coordinate.theta_of(t)[0])
+            if side * t >= side * beyond:
+                t = 0.5 * (self._t(inner) + beyond)
+            try:
+                here = self.at(self.coordinate.theta_of(t)[0])
+            except NotReachedError:
+                if abs(t - self._t(inner)) <= _NEXT * (1.0 + abs(t)):
+                    raise
+                beyond = t
+                continue
             if side * here.z < side * level:
                 inner = here
             else:
