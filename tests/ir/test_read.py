@@ -593,3 +593,7 @@ def test_from_files_of_runs_and_qrels_to_assessors_in_a_fit(tmp_path):
     np.testing.assert_allclose(res.scale, (rest**2).sum() / (4 * 12 - 1), rtol=1e-10)
     compared = vcomp.compare_measures(formula, tables)
     assert set(compared.results) == {"AP", "nDCG@10"}
+    names = {"system": "model", "topic": "item", "assessor": "judge"}
+    study = vcomp.evals.study(tables["AP"].drop(columns="judged").rename(columns=names))
+    means = tables["AP"].groupby("system")["score"].mean()
+    np.testing.assert_allclose(study.table["mean"].loc[means.index], means, rtol=1e-8)
