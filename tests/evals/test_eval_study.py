@@ -442,3 +442,14 @@ def test_tasks_are_dependent_variables(of_two_tasks):
     alone = of_two_tasks[of_two_tasks["model"] == "m1"]
     with pytest.raises(vcomp.DataError, match="tasks do not distinguish any"):
         vcomp.evals.study(alone).multivariate  # noqa: B018
+
+
+def test_a_column_with_a_plus_in_its_name_is_one_source():
+    data = scores(models=4, prompts=3)
+    odd = vcomp.evals.study(data.rename(columns={"prompt": "a + b"}), sampled=["a + b"])
+    plain = vcomp.evals.study(data)
+    names = {name.replace("prompt", "a + b") for name in plain.sources.index}
+    assert set(odd.sources.index) == names
+    for name, share in plain.sources["share"].items():
+        assert odd.sources["share"][name.replace("prompt", "a + b")] == pytest.approx(share)
+    assert noisiest(odd).replace("a + b", "prompt") == noisiest(plain)
