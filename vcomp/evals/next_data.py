@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -18,8 +18,10 @@ from vcomp.gtheory.allocation import Allocation, Cost
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.evals.eval_study import EvalStudy
     from vcomp.gtheory import DStudy
+
+EvalStudy: TypeAlias = Any
+"""The study of an evaluation, whose module imports this one."""
 
 POWER = 0.8
 """Power of the tests that are planned."""

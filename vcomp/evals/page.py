@@ -11,7 +11,7 @@ import numpy as np
 
 from vcomp.codec import Format
 from vcomp.data import InJson
-from vcomp.evals.next_data import POWER, Unknown
+from vcomp.evals.next_data import POWER, EvalStudy, Unknown
 from vcomp.evals.roles import FIXED, Roles
 from vcomp.exceptions import PlanError
 from vcomp.formula import REPLICATE
@@ -19,7 +19,6 @@ from vcomp.formula import REPLICATE
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.evals.eval_study import EvalStudy
 
 Rows = tuple[Mapping[str, Any], ...]
 """Rows of a table, each by the names of its columns."""
