@@ -169,6 +169,30 @@ def test_a_small_residual_keeps_its_digits(name, reml):
     compare(rows, 1e-6 * (1.0 + np.arange(groups)), matrices, reml, 1e-8, without)
 
 
+@pytest.mark.parametrize("ratio", [1e4, 1e6])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_informations_keep_digits_at_large_ratios(groups, ratio):
+    """On a unit diagonal, and so do standard errors; elements of 1e-8 there keep none."""
+    rtol = 150 * np.finfo(float).eps * ratio  # of sums of 150 rows, in units of the residual
+    rows = Rows(150, [(12, 2), (8, 2)], 2, groups=groups, seed=3)
+    rng, matrices = np.random.default_rng(4), [covariance(2, 7), covariance(2, 8)]
+    residuals = (1.0 + np.arange(groups)) / ratio
+    rows.y = rows.X.sum(axis=1) + np.sqrt(residuals[rows.group]) * rng.normal(size=150)
+    for columns, L in zip(rows.terms, matrices, strict=True):
+        u = rng.normal(size=(rows.Z[columns[0]].shape[1], 2)) @ np.linalg.cholesky(L).T
+        rows.y += sum(rows.Z[c] @ own for c, own in zip(columns, u.T, strict=True))
+    wanted = rows.textbook(residuals, matrices, reml=True)
+    point = BlockPoint(BlockEquations(rows.sums()), residuals, matrices, reml=True)
+    expected = wanted["expected"].astype(float)
+    observed = (2.0 * wanted["average"] - wanted["expected"]).astype(float)
+    size = np.sqrt(np.outer(np.diagonal(expected), np.diagonal(expected)))
+    found = 2.0 * point.average() - point.expected()
+    np.testing.assert_allclose(point.expected() / size, expected / size, rtol=0.0, atol=rtol)
+    np.testing.assert_allclose(found / size, observed / size, rtol=0.0, atol=rtol)
+    errors, own = (np.diagonal(np.linalg.inv(A / size)) for A in (observed, found))
+    np.testing.assert_allclose(own, errors, rtol=10.0 * rtol)
+
+
 @pytest.mark.parametrize("name", ["half missing", "sparse, three facets", "far covariate"])
 def test_forms_of_the_fixed_part_keep_digits_next_to_a_small_residual(name):
     """Of each component, the residual's too, of which eq. (5.9) keeps one digit or none."""
