@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -159,3 +160,24 @@ def test_what_is_refused(change, options, words):
 def test_numbers_of_runs_that_do_not_exist(found, k):
     with pytest.raises(vcomp.PlanError, match="k is between 1 and 5, the largest number"):
         found.pass_at(k)
+
+
+def test_levels_that_are_missing_are_one_level():
+    data = table_of(RUNS)
+    data["prompt"] = np.where(data["item"] < 2, "p", "q")
+    missing = data.assign(prompt=data["prompt"].replace("q", None))
+    more = pd.concat([missing, missing[:3].assign(prompt="r")])
+    named = pd.concat([data, data[:3].assign(prompt="r")])
+    found, wanted = (vcomp.evals.repetitions(d).consistency for d in (more, named))
+    pd.testing.assert_frame_equal(found, wanted)
+
+
+def test_logs_of_inspect():
+    logs = Path(__file__).parent / "logs" / "inspect_0.3.285"
+    found = vcomp.evals.repetitions(logs, metric="exact").pass_at(2)["estimate"].item()
+    table = vcomp.evals.read(logs).table.query("metric == 'exact'")
+    runs = table.groupby(["item", "prompt"], observed=True)["score"].agg(["size", "sum"])
+    runs = runs[runs["size"] > 1]
+    n, c = runs["size"], runs["sum"]
+    passed = 1.0 - (n - c) * (n - c - 1) / (n * (n - 1))
+    assert found == pytest.approx(passed.groupby(level="item").mean().mean(), rel=1e-12)

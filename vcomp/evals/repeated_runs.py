@@ -505,7 +505,9 @@ def repetitions(
         if text or not is_real(passes_from):
             raise PlanError(f"passes_from is a score, such as 0.5, not {passes_from!r}")
         table = table.assign(**{score: (table[score] >= passes_from).astype(float)})
-    cell = table.groupby(roles.cell, observed=True, sort=True).ngroup().to_numpy().astype(np.int64)
+    cell = (
+        table.groupby(roles.cell, observed=True, dropna=False).ngroup().to_numpy().astype(np.int64)
+    )
     if not np.bincount(cell).max(initial=0) > 1:
         raise DataError(
             f"each {' of each '.join(reversed(roles.cell[:2]))} has one score: identical runs, "
@@ -529,9 +531,13 @@ def _counted(
 
     _, first = np.unique(cell, return_index=True)
     answers = table.iloc[first]
-    models, names = pd.factorize(answers[roles.model], sort=True)
+    models, names = pd.factorize(answers[roles.model], sort=True, use_na_sentinel=False)
     tasks = [c for c in roles.fixed if c == FIXED[0]]
-    task = pd.factorize(answers[tasks[0]])[0] if tasks else np.zeros(len(answers), np.int64)
+    task = (
+        pd.factorize(answers[tasks[0]], use_na_sentinel=False)[0]
+        if tasks
+        else np.zeros(len(answers), np.int64)
+    )
     runs = np.bincount(cell)
     codes, levels = pd.factorize(table[roles.score])
     joined, sizes = np.unique(cell * np.int64(len(levels)) + codes, return_counts=True)
@@ -544,8 +550,8 @@ def _counted(
             passes = np.rint(np.bincount(cell, values)).astype(np.int64)
     return tuple(names), _Answers(
         models.astype(np.int64),
-        pd.factorize(answers[unit])[0].astype(np.int64),
-        pd.factorize(answers[cluster])[0].astype(np.int64),
+        pd.factorize(answers[unit], use_na_sentinel=False)[0].astype(np.int64),
+        pd.factorize(answers[cluster], use_na_sentinel=False)[0].astype(np.int64),
         task.astype(np.int64),
         runs.astype(np.int64),
         passes,
