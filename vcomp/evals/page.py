@@ -117,7 +117,7 @@ def page_of(study: EvalStudy) -> EvalPage:
 
 
 def _of_data(study: EvalStudy) -> Plan:
-    """Return what the data at hand find."""
+    """Return what the present data find."""
     cost = math.nan if study.prices is None else study.prices.of(study.data)
     return _plan(study, study.plan, cost)
 
