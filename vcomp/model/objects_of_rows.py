@@ -146,7 +146,7 @@ class _RowsOfObjects:
 
 def _sums(groups: IntArray, x: FloatArray, weights: FloatArray | None, n: int = 0) -> FloatArray:
     """Return the weighted sum of each group, of at least n groups."""
-    return np.bincount(groups, x if weights is None else weights * x, n)
+    return np.asarray(np.bincount(groups, x if weights is None else weights * x, n), dtype=float)
 
 
 def _groups(chunk: Chunk, term: int) -> IntArray:

@@ -45,10 +45,8 @@ def check_weights(
     rows = stats.cells
     if rows.counts is not None:
         return
-    terms, others = (
-        tuple(values[t] for t in range(len(values)) if t != single)
-        for values in (rows.terms, names)
-    )
+    terms = (*rows.terms[:single], *rows.terms[single + 1 :])
+    others = (*names[:single], *names[single + 1 :])
     alike = Statistics.from_rows(replace(rows, terms=terms, weights=None), None)
     try:
         alone = estimate(alike, others)

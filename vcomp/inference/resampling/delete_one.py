@@ -222,15 +222,16 @@ class Jackknife(Replicates):
         check_alpha(alpha)
         scale = _SCALE_OF[quantities.scale]
         whole, left = self._quantities(quantities)
-        ends, bounded = np.full((2, whole.size), np.nan), np.ones(whole.size, dtype=bool)
+        ends = np.full((2, whole.size), np.nan)
+        bounded: BoolArray = np.ones(whole.size, dtype=bool)
         if isinstance(quantities, Quantities):
-            bounded = ~quantities.used[:, self.signed].any(axis=1)
+            bounded = np.asarray(~quantities.used[:, self.signed].any(axis=1))
         natural = False
         for place, column in enumerate(left.T):
             both = np.append(column, whole[place])
             if not np.isfinite(both).all():
                 continue
-            inside = _is_inside(both, scale).all()
+            inside = bool(_is_inside(both, scale).all())
             own = scale if inside and bounded[place] else "natural"
             natural |= not inside and bounded[place]
             found = self._jackknifed(whole[place], column, alpha, own)

@@ -323,8 +323,8 @@ def facet_bootstrap(
 def _check_residuals(design: Design, names: Sequence[str]) -> None:
     """Refuse to draw levels that have a residual variance each: those drawn have the same ones."""
     groups = design.formula.groups
-    for name in names if groups is not None else ():
-        if name in groups.facets:
+    for name in names:
+        if groups is not None and name in groups.facets:
             raise EstimationError(
                 f"each level of {name!r} has a residual variance (residual={groups.written!r}), "
                 "which says nothing of levels that are drawn; use bootstrap, which draws from the "
