@@ -227,7 +227,7 @@ def sentences(study: EvalStudy) -> list[str]:
 def _bought(study: EvalStudy) -> str:
     """Return what a budget buys, or what the cheapest design costs that finds the difference."""
     try:
-        best = study.allocation.best  # type: ignore[union-attr]
+        best = study.allocation.best
     except PlanError as error:
         return f"{str(error)[0].upper()}{str(error)[1:]}."
     design = best.study.plan.design

@@ -312,7 +312,7 @@ class DStudy(InJson, display.Printed, StudyRecord):
         >>> print(study.required(difference=0.5))
         For power 0.8 at a difference of 0.5, 65 levels of i are needed.
         >>> print(study.required(0.5, "width"))
-        For a width of 0.5 of the interval of a difference, 125 levels of i are needed.
+        For a width of 0.5 of the interval of a difference, 126 levels of i are needed.
         """
         if difference is not None:
             check_no_goal(goal)
@@ -458,8 +458,7 @@ class DStudy(InJson, display.Printed, StudyRecord):
         from vcomp.gtheory.allocation import optimize
 
         options = (budget, goal, coefficient, designs, bounds, n_objects, top)
-        test = {"difference": difference, "power": power, "alpha": alpha}
-        return optimize(self, cost, *options, **test)
+        return optimize(self, cost, *options, difference=difference, power=power, alpha=alpha)
 
     def summary(self) -> Any:
         """Return a printable summary: text with ``print``, HTML in a notebook.

@@ -211,7 +211,7 @@ def _smallest_last(
         return rows
 
     def too_much(sizes: FloatArray) -> list[FloatArray]:
-        return [problem.costs(at(sizes)) > most * _SAME]
+        return [(problem.costs(at(sizes)) > most * _SAME).astype(float)]
 
     # Most combinations have no power within the cost: one evaluation at its end shows that.
     low, high = float(row[last]), min(float(problem.hi[last]), MOST_LEVELS)

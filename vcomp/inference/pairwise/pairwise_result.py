@@ -307,7 +307,7 @@ class PairwiseComparisons(display.Printed):
         >>> data = vcomp.datasets.load("bodoff2007_alpha")
         >>> res = vcomp.fit("score ~ C(sys) + (1|topic)", data)
         >>> res.compare_levels("sys").probability_of_best()["probability"].round(2).tolist()
-        [0.53, 0.37, 0.1, 0.0, 0.0]
+        [0.92, 0.06, 0.02, 0.0, 0.0]
         """
         import pandas as pd
 
@@ -322,8 +322,8 @@ class PairwiseComparisons(display.Printed):
         sign = 1.0 if best == "largest" else -1.0
         variances = np.square(self._values("std_error", order))
         np.fill_diagonal(variances, 0.0)
-        df = self.table["df"].to_numpy(dtype=float)
-        df = float(np.min(df, where=~np.isnan(df), initial=np.inf))
+        of_pairs = self.table["df"].to_numpy(dtype=float)
+        df = float(np.min(of_pairs, where=~np.isnan(of_pairs), initial=np.inf))
         means = self.means.to_numpy(dtype=float)[order]
         p, error = probabilities_of_best(sign * means, root_of_differences(variances), df)
         index = pd.Index(self.means.index[order], name=self.facet)
