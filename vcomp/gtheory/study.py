@@ -452,7 +452,7 @@ class DStudy(InJson, display.Printed, StudyRecord):
         >>> print(study.optimize({"i": 5, "a": 1}, goal=0.97, coefficient="Phi").best)
         p × (a:i): 137 i, 1 a in each i; costs 822; Φ = 0.970
         >>> print(study.optimize({"i": 5, "a": 1}, difference=0.1, power=0.9).best)
-        p × (a:i): 39 i, 1 a in each i; costs 234; σ²(δ) = 0.0004
+        p × (a:i): 33 i, 1 a in each i; costs 198; σ²(δ) = 0.0004352
         """
         # Deferred for start-up time: the search is compiled code.
         from vcomp.gtheory.allocation import optimize
