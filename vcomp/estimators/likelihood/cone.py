@@ -527,7 +527,8 @@ class ConeSearch:
             if factors is not None and raised >= least and np.isfinite(raised):
                 return self._following(here, factors, S, damping)
             hidden = value - _HIDDEN * max(abs(value), n) <= raised
-            if self.follows_gradient and hidden and trial == 0 and here.decrement <= _APPROACHED:
+            is_near = trial == 0 and here.decrement <= _APPROACHED
+            if self.follows_gradient and factors is not None and hidden and is_near:
                 found = self._following(here, factors, S, damping)
                 if found.decrement <= 0.5 * here.decrement and found.violation <= _ENDS_AT[1]:
                     return found
