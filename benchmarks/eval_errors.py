@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -112,7 +112,7 @@ def judged(found: Found, k: int, step: float) -> tuple[bool, bool, float]:
     return bool(wrong.any()), covers, share
 
 
-def rows(args: argparse.Namespace) -> Iterator[Mapping[str, object]]:
+def rows(args: argparse.Namespace) -> Iterator[dict[str, object]]:
     """Yield a row for each condition and method."""
     sizes = (args.models, args.items, args.prompts)
     for kind, missing, step in itertools.product(("0/1", "t"), (0.0, 0.2), (0.0, STEP)):
@@ -139,7 +139,7 @@ def main() -> None:
     args = parser.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", vcomp.VcompWarning)
-        table = pd.DataFrame(rows(args))
+        table = pd.DataFrame(list(rows(args)))
     table.to_csv(RESULTS, index=False, float_format="%.4g")
     print(table.to_string())
 

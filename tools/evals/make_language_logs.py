@@ -13,7 +13,9 @@ pyfranc 0.2.3 and whatlang-pyo3 0.6.0.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import sys
 import tarfile
@@ -26,6 +28,7 @@ from pathlib import Path
 from inspect_ai import Task, task
 from inspect_ai import eval as evaluate
 from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.log import write_eval_log
 from inspect_ai.model import ModelAPI, ModelOutput, modelapi
 from inspect_ai.scorer import match, model_graded_qa
 from inspect_ai.solver import generate
@@ -256,18 +259,22 @@ def judged():
 
 
 def run_judges(target: str) -> None:
-    """Let each judge grade the answers of all programs."""
+    """Let each judge grade the answers of all programs; keep the logs without transcripts."""
     models = [f"program/{name}" for name in PROGRAMS]
     for judge in JUDGES:
-        evaluate(
+        logs = evaluate(
             judged(),
             model=models,
             model_roles={"grader": f"program/{judge}"},
             max_tasks=1,
-            log_dir=target,
             display="none",
             log_level="error",
         )
+        for log in logs:
+            for sample in log.samples or []:
+                sample.events, sample.attachments = [], {}
+            name = log.eval.model.rpartition("/")[2]
+            write_eval_log(log, f"{target}/{judge}_on_{name}.json")
 
 
 def without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -279,9 +286,12 @@ def without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def main(archive: str) -> None:
     """Run all, and pack the logs."""
-    with tempfile.TemporaryDirectory() as folder:
+    archive = os.path.abspath(archive)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         logs = Path(folder, "logs")
         run_forms(str(logs / "forms"), folder)
+        for path in logs.rglob("results_*.json"):
+            path.write_text(path.read_text(encoding="utf-8").replace(f"{folder}/", ""))
         run_judges(str(logs / "judges"))
         with tarfile.open(archive, "w:xz") as packed:
             for path in sorted(logs.rglob("*.*"), key=lambda path: path.name):
