@@ -97,6 +97,20 @@ def test_shares_of_the_noise_are_those_of_the_error_variance():
     assert found.plan.power(0.2).equals(study.power(0.2))
 
 
+def test_noise_of_repetitions_over_fixed_prompts():
+    """Models like items in some prompts: that is no noise of repeated runs."""
+    data = scores(prompts=3, epochs=2)
+    found = vcomp.evals.study(data, fixed=["prompt"])
+    y = data["score"].to_numpy().reshape(4, 25, 3, 2)
+    within = y.var(axis=3, ddof=1).mean()
+    cells = y.mean(axis=(2, 3))
+    both = cells - cells.mean(axis=0) - cells.mean(axis=1, keepdims=True) + cells.mean()
+    interaction = 6 * (both**2).sum() / (3 * 24)
+    assert found.sources["share"]["Residual"] == pytest.approx(within / interaction, rel=1e-6)
+    error = np.sqrt(2 * interaction / 150)
+    assert found.comparisons.table["std_error"].to_numpy() == pytest.approx(error, rel=1e-6)
+
+
 def test_tasks_have_items_of_their_own_and_equal_weights():
     data = scores(tasks=2, items=30, seed=3)
     data = data[(data["task"] == "t0") | (data["item"] < 10)]

@@ -228,7 +228,13 @@ def _terms(
     """Return the random terms that differ as partitions of the rows, and those of single rows."""
     codes = {c: table[c].factorize()[0].astype(np.int64) for c in (model, *sampled, *fixed)}
     has_models = bool(codes[model].any())
-    crossed = [c for n in range(1, len(sampled) + 1) for c in combinations(sampled, n)]
+    facets = [*sampled, *fixed]
+    crossed = [
+        c
+        for n in range(1, len(facets) + 1)
+        for c in combinations(facets, n)
+        if not set(c).isdisjoint(sampled)
+    ]
     wanted: list[tuple[str, ...]] = []
     for term in crossed:
         wanted.append(term)
