@@ -467,3 +467,132 @@ def test_a_column_with_a_plus_in_its_name_is_one_source():
     for name, share in plain.sources["share"].items():
         assert odd.sources["share"][name.replace("prompt", "a + b")] == pytest.approx(share)
     assert noisiest(odd).replace("a + b", "prompt") == noisiest(plain)
+
+
+def test_the_mean_of_one_model_whatever_tasks_are_called():
+    data = scores(models=1, tasks=2, items=12, seed=4)
+    share = data["task"].map({"t0": 0.25, "t1": 0.75})
+    means = data.groupby("task")["score"].mean()
+    for names in ({"t0": "a]:b", "t1": "C(task)[T.q"}, {"t0": 2, "t1": 10}):
+        named = data.assign(task=data["task"].map(names))
+        weights = {names["t0"]: 1, names["t1"]: 3}
+        found = vcomp.evals.study(named).table
+        weighted = vcomp.evals.study(named, task_weights=weights).table
+        assert found["mean"].item() == pytest.approx(means.mean(), rel=1e-9)
+        expected = (share.groupby(data["task"]).first() * means).sum()
+        assert weighted["mean"].item() == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:column 'C")
+def test_models_that_lack_a_task_are_named():
+    data = scores(models=3, tasks=2, items=8, seed=4)
+    data = data[(data["model"] != "m1") | (data["task"] == "t0")]
+    found = vcomp.evals.study(data)
+    assert set(found.table.index) == {"m0", "m2"}
+    assert found.not_compared == ("m1",)
+    assert found.to_dict()["not_compared"] == ["m1"]
+    said = printed_words(found)
+    assert "Not compared: m1 lacks scores: a mean over all tasks is not known" in said
+    assert " others that are compared; " in said or "may be as good" in said
+    assert vcomp.evals.study(data, sampled=["task"]).not_compared == ()
+    for models in (["m0", "m1"], ["m1"]):
+        some = data[data["model"].isin(models) & ((data["item"] > 3) | (data["task"] == "t0"))]
+        some = some.assign(of=np.where(some["item"] % 2, "p", "q"))
+        some = some[(some["task"] == "t0") | (some["of"] == "p") | (some["model"] != models[0])]
+        fixed = ["of"] if len(models) == 1 else []
+        if fixed:
+            rest = some.assign(task="t1")[some["of"] == "p"].assign(item=lambda x: x["item"] + 20)
+            some = pd.concat([some, rest])
+        with pytest.raises(vcomp.DataError, match=f"{models[-1]} lacks scores: a mean over all"):
+            vcomp.evals.study(some, fixed=fixed)
+
+
+def test_scores_that_are_copies():
+    data = scores(models=2, items=6, epochs=2)
+    twice = pd.concat([data, data])
+    with pytest.raises(vcomp.DataError, match="24 of 48 scores have the same model, item and ep"):
+        vcomp.evals.study(twice)
+    with pytest.raises(vcomp.DataError, match="24 of 48 scores have the same model, item and ep"):
+        vcomp.evals.repetitions(twice)
+    once = twice.drop_duplicates(["model", "item", "epoch"])
+    assert vcomp.evals.study(once).table.equals(vcomp.evals.study(data).table)
+    single = scores(models=2, items=6)
+    with pytest.raises(vcomp.DataError, match="12 of 24 scores have the same model and item"):
+        vcomp.evals.study(pd.concat([single, single]))
+
+
+def test_scores_without_errors_or_numbers():
+    data = scores(models=2, items=6)
+    apart = data.assign(score=(data["model"] == "m1").astype(float))
+    with pytest.raises(vcomp.DataError, match=r"all scores of each model are equal: .* no errors"):
+        vcomp.evals.study(apart)
+    with pytest.raises(vcomp.DataError, match="is not numeric: it holds 'a'"):
+        vcomp.evals.study(data.assign(score="a"))
+    table = vcomp.evals.study(data).table
+    for kind in (object, "category", "Int64"):
+        other = data.assign(score=data["score"].astype(int).astype(kind))
+        pd.testing.assert_frame_equal(vcomp.evals.study(other).table, table)
+
+
+def test_items_of_tasks_whose_joined_names_are_alike():
+    data = scores(models=2, tasks=2, items=6)
+    data["item"] = data["item"].astype(str)
+    first = data["task"] == "t0"
+    alike = data.assign(
+        task=np.where(first, "a/b", "a"), item=data["item"].where(first, "b/" + data["item"])
+    )
+    alike = alike.assign(item=alike["item"].where(alike["item"] != "b/5", "0"))
+    table = vcomp.evals.study(alike).table
+    pd.testing.assert_frame_equal(table, vcomp.evals.study(data).table, rtol=1e-9)
+    data.iloc[0, list(data).index("item")] = None
+    with pytest.warns(vcomp.VcompWarning, match="1 of 24 rows have a missing value .item 1."):
+        without = vcomp.evals.study(data).table
+    pd.testing.assert_frame_equal(without, vcomp.evals.study(data.iloc[1:]).table)
+
+
+def test_columns_with_quotes():
+    data = scores(models=2, items=6)
+    odd = data.rename(columns={"model": "a`b", "item": 'it\'s "one"'})
+    found = vcomp.evals.study(odd, system="a`b", sampled=['it\'s "one"']).table
+    assert found["mean"].tolist() == vcomp.evals.study(data).table["mean"].tolist()
+
+
+def test_boolean_models_and_tasks():
+    data = scores(models=2, tasks=2, items=6)
+    odd = data.assign(model=data["model"] == "m1", task=data["task"] == "t1")
+    found, plain = vcomp.evals.study(odd), vcomp.evals.study(data)
+    names = {"m0": False, "m1": True}
+    assert found.table.index.tolist() == [names[name] for name in plain.table.index]
+    np.testing.assert_allclose(found.table, plain.table, rtol=1e-9)
+    assert printed_words(found).count("True") == printed_words(plain).count("m1") + 1
+    means = vcomp.fit(found.roles.formula, odd).marginal_means("model", test="tukey").table
+    assert len(set(means["group"])) == len(set(plain.table["rank_high"]))
+
+
+def test_items_of_one_model_each_are_priced_as_items():
+    data = scores(models=3, items=8)
+    own = data.assign(item=data["model"] + data["item"].astype(str))
+    found = vcomp.evals.study(own, prices={"item": 1, "call": 0.1}, budget=50)
+    assert found.page.data.cost == pytest.approx(24 * 1.1)
+    better = found.page.better
+    assert better.sizes == {"item": 15.0}
+    assert better.cost == pytest.approx(3 * 15 * 1.1)
+    assert "15 items in each model, for 49.5" in printed_words(found)
+    assert "items in each model are needed" in printed_words(vcomp.evals.study(own))
+
+
+def test_a_price_of_repetitions_is_of_each():
+    found = vcomp.evals.study(scores(models=2, items=6, epochs=3), prices={"epoch": 2.0})
+    assert found.page.data.cost == 2.0 * 36
+    assert found.prices.of_plan(found.plan).terms(found.plan.plan.design) == [
+        (2.0, frozenset({"model", "item", "replicate"}))
+    ]
+
+
+def test_tables_that_are_no_tables_of_scores():
+    data = scores(models=2, items=6)
+    with pytest.raises(vcomp.DataError, match="there are several columns 'item'"):
+        vcomp.evals.study(pd.concat([data, data[["item"]]], axis=1))
+    for call in (vcomp.evals.study, vcomp.evals.repetitions):
+        with pytest.raises(vcomp.DataError, match="there is no row with a score"):
+            call(data.iloc[:0])

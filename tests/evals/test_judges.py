@@ -585,3 +585,38 @@ def test_rows_without_a_judge_are_left_out(table):
     with pytest.warns(vcomp.VcompWarning, match="5 of .* rows have no judge and were left out"):
         found = vcomp.evals.judges(more)
     pd.testing.assert_frame_equal(found.table, vcomp.evals.judges(data).table)
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1.0, 1e60])
+def test_equal_labels_show_no_error(scale):
+    labels = scale * np.array([0.1, 0.1, 0.1, nan, nan, nan])
+    rated = scale * np.arange(6.0)
+    mean, error, _, _ = powered_mean(rated, labels, np.arange(6))
+    assert mean == pytest.approx(0.1 * scale, rel=1e-15)
+    assert math.isnan(error)
+    varied = powered_mean(rated, scale * np.array([1, 3, 2, nan, nan, nan]), np.arange(6))
+    plain = powered_mean(np.arange(6.0), np.array([1, 3, 2, nan, nan, nan]), np.arange(6))
+    assert np.array(varied)[:2] / scale == pytest.approx(np.array(plain)[:2], rel=1e-12)
+    assert varied[2:] == pytest.approx(plain[2:], rel=1e-12)
+
+
+def test_an_unknown_correlation_has_no_effective_number(table):
+    assert np.isnan(effective_number(3, np.array([nan]))).all()
+    few = table[(table["item"] == 0) & (table["model"] != "q")]
+    found = vcomp.evals.judges(few, human="human").committee
+    assert found[["effective_low", "effective_high"]].isna().all(axis=None)
+
+
+def test_numbers_of_any_type_are_ratings(table, card):
+    named = table.assign(judge=table["judge"].map({"g": 1, "c": 2, "x": 3}))
+    with_human = pd.concat([
+        named.drop(columns="human"),
+        table.drop_duplicates(["model", "item"]).assign(score=lambda t: t["human"], judge=9)
+        .drop(columns="human").dropna(),
+    ])  # fmt: skip
+    for human in (9, "9"):
+        found = vcomp.evals.judges(with_human, human=human).anchored
+        pd.testing.assert_frame_equal(found, card.anchored)
+    for kind in (object, "category"):
+        other = vcomp.evals.judges(table.assign(score=table["score"].astype(kind)), human="human")
+        pd.testing.assert_frame_equal(other.table, card.table)

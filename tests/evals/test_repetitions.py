@@ -147,6 +147,7 @@ def test_runs_that_all_agree_have_no_variance():
         (lambda d: d[d["item"] == 0], {}, "there is one item: errors come from how much several"),
         (lambda d: d, {"cluster": "pasage"}, "there is no column 'pasage'"),
         (lambda d: d, {"passes_from": "x"}, "passes_from is a score"),
+        (lambda d: d, {"passes_from": np.nan}, "passes_from is a score"),
         (lambda d: d.assign(seed=d["epoch"]), {"alpha": 0}, "alpha must be between"),
         (lambda d: d.rename(columns={"epoch": "seed"}), {}, "column 'seed' separates scores"),
     ],

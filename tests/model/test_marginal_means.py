@@ -32,6 +32,9 @@ def test_means_are_those_of_predictions(res):
     np.testing.assert_allclose(two["mean"], expected, rtol=1e-12)
     again = res.marginal_means("b:a").table
     assert again.drop(columns="group").equals(two.drop(columns="group"))
+    whole = res.marginal_means([])
+    assert whole.table["mean"].item() == pytest.approx(rows["predicted"].mean(), rel=1e-12)
+    assert whole.pairs.empty and "Marginal means of all" in str(whole)
     at = res.marginal_means("a", at={"b": ["u", "w"], "c": 2}).table["mean"]
     chosen = rows[rows["b"].isin(["u", "w"]) & (rows["c"] == 2)]
     np.testing.assert_allclose(at, chosen.groupby("a")["predicted"].mean(), rtol=1e-12)
@@ -145,7 +148,6 @@ def test_streamed_rows_have_means_of_plain_covariates(tmp_path):
         ("a", {"by": "x"}, PlanError, "'x' is a numerical covariate"),
         ("g", {}, PlanError, r"'g' is a random term, .*res.compare_levels\('g'\)"),
         ("a", {"by": "a"}, PlanError, "factor 'a' is named twice"),
-        ([], {}, PlanError, "factors are given by their names"),
         ([1], {}, PlanError, "factors are given by their names"),
         ("a", {"at": {"z": 1}}, PlanError, "at names 'z', which is not in the fixed part"),
         ("a", {"at": {"b": "t"}}, DataError, "b has no level 't'"),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,7 +23,7 @@ from vcomp.evals.next_data import (
     unknown,
 )
 from vcomp.evals.page import EvalPage, page_of
-from vcomp.evals.roles import FIXED, Roles, roles_of, task_shares
+from vcomp.evals.roles import FIXED, Roles, copies, roles_of, task_shares
 from vcomp.evals.score_rows import ScoresOfEval, column_names, scored_rows
 from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, guarded, visible
 from vcomp.formula import RESIDUAL
@@ -70,6 +69,7 @@ class EvalStudy(display.Printed):
     prices : of data, or None
     budget : for the whole of the data, or None
     task_shares : weights of tasks in the scores, with a sum of 1; empty if they are equal
+    not_compared : models that lack scores of some tasks, or other fixed facets
     """
 
     roles: Roles
@@ -81,6 +81,7 @@ class EvalStudy(display.Printed):
     prices: Prices | None = None
     budget: float | None = None
     task_shares: Mapping[Any, float] = field(default_factory=dict)
+    not_compared: tuple[Any, ...] = ()
 
     @cached_property
     def by_task(self) -> pd.DataFrame:
@@ -216,7 +217,8 @@ class EvalStudy(display.Printed):
             "differ significantly"
         )
         if not others:
-            return f"{best} is ahead of all others; {pairs}."
+            which = " that are compared" if self.not_compared else ""
+            return f"{best} is ahead of all others{which}; {pairs}."
         top = str(self.table.index[0])
         others = [name for name in (best, *others) if name != top]
         named = display.listed(others[:5]) if len(others) <= 5 else f"{len(others)} others"
@@ -287,6 +289,8 @@ class EvalStudy(display.Printed):
             stubs = [visible(_source(str(name), self.roles)) for name in sources.index]
             tables.append(display.column_table(parts, title=title, stubs=stubs, align="rrl"))
         said = self.roles.sentences(self.task_shares)
+        if self.not_compared:
+            said.insert(0, f"Not compared: {_of_lacking(self.roles, self.not_compared)}.")
         notes = [self.verdict, *said, *self.next_data, *map(str, self.unknown)]
         if len(self.table) > _MOST_LISTED:
             notes.insert(1, f"{len(self.table) - _MOST_LISTED:,} more are in the attribute table.")
@@ -297,7 +301,7 @@ class EvalStudy(display.Printed):
         scores, cells = self.by_task, {}
         one = self.comparisons is None
         for task in dict.fromkeys(scores.index if one else scores.index.get_level_values(0)):
-            of_task = scores.loc[[task]] if one else scores.loc[task].loc[models]
+            of_task = scores.loc[[task]] if one else scores.xs(task).reindex(models)
             errors = display.fixed(of_task["std_error"], significant=2)
             means = display.fixed(of_task["mean"], significant=3)
             both = zip(means, errors, strict=True)
@@ -443,24 +447,26 @@ def study(
     table = scored_rows(scores, score, metric)
     roles = roles_of(table, system, score, sampled, fixed)
     of_data = read_prices(prices, roles), read_budget(budget, prices)
-    _check_varying(table, score)
-    if (
-        roles.repetition
-        and not table.groupby(roles.cell, observed=True)[score].nunique().gt(1).any()
-    ):
-        table = table.drop_duplicates(roles.cell)
+    _check_varying(table, roles)
+    repeated = table.duplicated(roles.cell)
+    if repeated.any() and table.groupby(roles.cell, observed=True)[score].nunique().max() == 1:
+        if not roles.repetition:
+            raise DataError(copies(repeated, roles.cell))
+        table = table[~repeated]
         roles = replace(roles_of(table, system, score, sampled, fixed), identical=roles.repetition)
     weights = task_shares(task_weights, roles, table)
     fit = _fitted(roles.formula, table) if roles.terms else _least_squares(roles.formula, table)
-    means, comparisons = _compared(fit, roles, table[system].iloc[0], weights, test, alpha)
+    means, comparisons, lacking = _compared(
+        fit, roles, table[system].iloc[0], weights, test, alpha
+    )
     if table[score].isin([0.0, 1.0]).all():
         means[["low", "high"]] = means[["low", "high"]].clip(0.0, 1.0)
     if comparisons is not None:
         ranks = comparisons.ranks()[["rank", "low", "high"]]
         ranks = ranks.rename(columns={"low": "rank_low", "high": "rank_high"})
         best = comparisons.probability_of_best()["probability"].rename("p_best")
-        means = means.loc[ranks.index].join(ranks).join(best)
-    return EvalStudy(roles, means, comparisons, fit, alpha, table, *of_data, weights)
+        means = means.reindex(ranks.index).join(ranks).join(best)
+    return EvalStudy(roles, means, comparisons, fit, alpha, table, *of_data, weights, lacking)
 
 
 def _compared(
@@ -470,31 +476,31 @@ def _compared(
     weights: Mapping[Any, float],
     test: Literal["t", "tukey", "max-t"],
     alpha: float,
-) -> tuple[pd.DataFrame, PairwiseComparisons | None]:
-    """Return the means of models with their errors, and their pairs; of one model its mean."""
-    import pandas as pd
+) -> tuple[pd.DataFrame, PairwiseComparisons | None, tuple[Any, ...]]:
+    """Return the means of models with their errors, their pairs, and models without a mean."""
+    at = {FIXED[0]: weights} if weights else None
+    several = roles.levels[roles.model] > 1
+    means = fit.marginal_means([roles.model] if several else [], at=at, test=test, alpha=alpha)
+    table, pairs = means.table[_SCORE], means.comparisons.get(())
+    if not several:
+        table = table.set_axis([only]).rename_axis(roles.model)
+    lacking = tuple(table.index[table["mean"].isna()])
+    if lacking and pairs is None:
+        raise DataError(_of_lacking(roles, lacking), column=roles.model)
+    return table, pairs, lacking
 
-    if roles.levels[roles.model] > 1:
-        at = {FIXED[0]: weights} if weights else None
-        means = fit.marginal_means(roles.model, at=at, test=test, alpha=alpha)
-        # Without two means that are estimable, the other call says which are not.
-        pairs = means.comparisons.get(()) or fit.compare_levels(roles.model, test)
-        return means.table[_SCORE], pairs
-    # The mean over the levels of fixed facets; the first level has no column.
-    parts = [
-        [tuple(part.rstrip("]").split("[T.", 1)) for part in name.split("]:")]
-        for name in fit.fe_params.index
-    ]
-    levels = Counter(of[0][0] for of in parts if len(of) == 1)
-    shares = {str(task): share for task, share in weights.items()}
-    row = np.ones(len(parts))
-    for column, of in enumerate(parts):
-        for factor, *level in of:
-            if level:
-                own = shares if FIXED[0] in factor and shares else {}
-                row[column] *= own.get(level[0], 1.0 / (1 + levels[factor]))
-    mean = fit.t_test([row], alpha).rename(columns={"coef": "mean"})[_SCORE]
-    return pd.DataFrame(mean.to_numpy(), [only], _SCORE).rename_axis(roles.model), None
+
+def _of_lacking(roles: Roles, models: Sequence[Any]) -> str:
+    """Return the sentence on models that have no score of some levels that are all there is."""
+    several, verb = display.levels_of(roles.model), "lacks" if len(models) == 1 else "lack"
+    over = display.listed([f"all {display.levels_of(f)}" for f in roles.fixed])
+    named = display.listed(list(map(str, models)))
+    named = named if len(models) < 6 else f"{len(models)} {several}"
+    return (
+        f"{named} {verb} scores: a mean over {over} is not known. "
+        "To use all scores, take these as a sample of others, "
+        f"sampled=[{', '.join(map(repr, roles.fixed))}]"
+    )
 
 
 def _fitted(formula: str, table: pd.DataFrame) -> VarianceComponentsResults:
@@ -515,10 +521,19 @@ def _source(name: str, roles: Roles) -> str:
     return roles.repetition or roles.residual or name
 
 
-def _check_varying(table: pd.DataFrame, score: str) -> None:
-    if len(table[score].unique()) == 1:
+def _check_varying(table: pd.DataFrame, roles: Roles) -> None:
+    score = table[roles.score]
+    if score.dtype.kind not in "fiub":
+        return
+    if len(score.unique()) == 1:
         raise DataError(
-            f"all scores are {display.number(float(table[score].iloc[0]))}: they show neither "
+            f"all scores are {display.number(float(score.iloc[0]))}: they show neither "
             "differences nor errors",
-            column=score,
+            column=roles.score,
+        )
+    if table.groupby([roles.model, *roles.fixed], observed=True)[roles.score].nunique().max() == 1:
+        raise DataError(
+            f"all scores of each {' and '.join([roles.model, *roles.fixed])} are equal: they show "
+            "differences, but no errors",
+            column=roles.score,
         )

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.evals.item_sampling import JackknifedStatistics, summed_by, without_each
+from vcomp.evals.item_sampling import JackknifedStatistics, summed_by, whole_df, without_each
 
 _NONE = 1e-12
 """Variance below which ratings, in units of their range, are all equal."""
@@ -44,7 +44,9 @@ def powered_mean(
     _, places = np.unique(items, return_inverse=True)
     if np.unique(places[known]).size < 2:
         return math.nan, math.nan, math.nan, math.nan
-    y, f = labels[known], judged - judged.mean()
+    # Equal labels, and equal ratings, are exactly 0 from the first.
+    origin, judged = float(labels[known][0]), judged - judged[0]
+    y, f = labels[known] - origin, judged - judged.mean()
     spread = float(f @ f) / max(1, f.size - 1)
     if lam is None or not N:
         lam = 0.0
@@ -52,7 +54,7 @@ def powered_mean(
             lam = float((y - y.mean()) @ f[known]) / n / ((1.0 + n / N) * spread)
             lam = min(max(lam, 0.0), 1.0)
     rest = y - lam * judged[known]
-    mean = float(rest.mean()) + (lam * float(judged[~known].mean()) if N else 0.0)
+    mean = origin + float(rest.mean()) + (lam * float(judged[~known].mean()) if N else 0.0)
     labelled = np.zeros(f.size)
     labelled[known] = (rest - rest.mean()) / n
     other = np.zeros(f.size)
@@ -62,9 +64,7 @@ def powered_mean(
     if lam and parts[1][1] < 2:
         return math.nan, math.nan, math.nan, lam
     variance = float(((parts[0][0] + parts[1][0]) ** 2).sum())
-    shares = [float(sums @ sums) ** 2 / (G - 1.0) for sums, G in parts if G > 1]
-    whole = sum(float(sums @ sums) for sums, _ in parts) ** 2
-    df = whole / sum(shares) if sum(shares) > 0.0 else parts[0][1] - 1.0
+    df = whole_df([float(sums @ sums) for sums, _ in parts], [G - 1.0 for _, G in parts])
     # Equal answers do not show an error.
     return mean, math.sqrt(variance) or math.nan, df, lam
 
@@ -102,8 +102,7 @@ def anchored_mean(
     mean_judged, said, plain, mean, error, df, lam = np.array(parts).T
     T = len(parts)
     v = (error / T) ** 2
-    total = float(v.sum())
-    whole = total**2 / float((v**2 / df).sum()) if total > 0.0 else float(df.min())
+    total, whole = float(v.sum()), whole_df(v, df)
     half = float(stdtrit(whole, 1.0 - 0.5 * alpha)) * math.sqrt(total) if whole > 0 else math.nan
     estimate = float(mean.mean())
     return (
@@ -183,4 +182,4 @@ def effective_number(k: float, rho: FloatArray) -> FloatArray:
     array([1.94, 6.  , 1.  ])
     """
     found = 1.0 + (k - 1.0) * np.asarray(rho, dtype=float)
-    return np.where(found > 0.0, k / np.where(found > 0.0, found, 1.0), np.inf)
+    return np.where(found <= 0.0, np.inf, k / np.where(found <= 0.0, 1.0, found))

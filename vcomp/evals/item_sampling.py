@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.inference.pairwise import maximum_of_correlated, simultaneous
@@ -176,10 +177,24 @@ def mean_of_items(
     weight = 1.0 / found.size
     v = np.array(variances) * weight**2
     total = float(v.sum())
-    df = total**2 / float((v**2 / np.array(degrees)).sum()) if total > 0.0 else min(degrees)
+    df = whole_df(v, degrees)
     mean = float(np.mean(means))
     error = math.sqrt(total)
-    return mean, error if error > _SMALL * abs(mean) else 0.0 * error, float(df)
+    return mean, error if error > _SMALL * abs(mean) else 0.0 * error, df
+
+
+def whole_df(variances: ArrayLike, degrees: ArrayLike) -> float:
+    """Return Satterthwaite's degrees of freedom of a sum; those of the fewest if it is 0.
+
+    Parameters
+    ----------
+    variances, degrees : (parts,) of the parts of the sum
+    """
+    v, df = np.asarray(variances, dtype=float), np.asarray(degrees, dtype=float)
+    if not v.sum() > 0.0:
+        return float(df.min())
+    shares = v / v.sum()
+    return 1.0 / float(np.square(shares)[shares > 0.0] @ (1.0 / df[shares > 0.0]))
 
 
 def share_limits(

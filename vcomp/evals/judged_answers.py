@@ -170,7 +170,7 @@ def _without_labels(table: pd.DataFrame, names: Named) -> tuple[pd.DataFrame, An
         return table, None
     if names.human in table:
         return table.drop(columns=names.human), table[names.human]
-    own = (table[names.judge] == names.human).to_numpy()
+    own = (table[names.judge].astype(str) == str(names.human)).to_numpy()
     if not own.any():
         known = [*map(str, table.columns), *map(str, table[names.judge].unique())]
         raise PlanError(

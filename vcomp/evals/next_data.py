@@ -58,8 +58,10 @@ class Prices:
         """Return what a table of scores cost, by the combinations of levels that it has."""
         total = 0.0
         for columns, price in self.terms.items():
+            # A price of repetitions alone is of each repetition of each sample.
+            over = self.roles.cell if columns == {self.roles.repeated} else columns
             numbering = NUMBERED if self.roles.repeated in columns else ()
-            known = [c for c in (*columns, *numbering) if c in table]
+            known = [c for c in dict.fromkeys((*over, *numbering)) if c in table]
             total += price * (len(table[known].drop_duplicates()) if known else 1)
         return total
 
@@ -84,11 +86,23 @@ class Prices:
         facets, setup = plan.plan.design.facets, 0.0
         made: dict[frozenset[str], float] = {}
         for columns, price in self.terms.items():
-            named = (REPLICATE if c == self.roles.repeated else c for c in columns)
+            alone = self.roles.repeated, replicated(self.roles, facets)
+            named = (REPLICATE if c in alone else c for c in columns)
             kept = frozenset(f for f in named if f in facets)
             made[kept] = made.get(kept, 0.0) + price
         setup = made.pop(frozenset(), 0.0)
         return Cost({tuple(sorted(of)): price for of, price in made.items()}, setup=setup)
+
+
+def replicated(roles: Roles, facets: Collection[str]) -> str:
+    """Return what the replicates of a design are: repetitions, or items if each has one score.
+
+    Parameters
+    ----------
+    roles : of the columns
+    facets : of the design
+    """
+    return next((f for f in roles.sampled if f not in facets), roles.repeated)
 
 
 def read_prices(given: Any, roles: Roles) -> Prices | None:
@@ -170,7 +184,8 @@ def allocation(study: EvalStudy, gap: float) -> Allocation[DStudy] | None:
     fixed = plan.plan.universe.fixed
     held = {f: max(1, round(n)) for f, n in sizes if f not in priced and f not in fixed}
     # One level of a sampled facet would leave its noise unknown.
-    several = {f: (2, None) for f in study.roles.sampled if f in plan.plan.facets}
+    sampled = {f if f in plan.plan.facets else REPLICATE for f in study.roles.sampled}
+    several = dict.fromkeys(sorted(sampled), (2, None))
     bounds = several | held
     if len(held) + len(fixed) == len(plan.plan.facets):
         listed = display.listed([f for f in plan.plan.facets if f not in fixed])
@@ -233,12 +248,13 @@ def _bought(study: EvalStudy) -> str:
     design = best.study.plan.design
     sizes = []
     for facet, n in best.sizes.items():
-        if facet == REPLICATE:
+        name = replicated(study.roles, design.facets) if facet == REPLICATE else facet
+        if name == study.roles.repeated:
             sizes.append(f"{display.counted(n, 'run')} of each")
             continue
-        within = [f for f in design.innermost(design.nested_in[facet]) if f != study.roles.model]
+        within = design.innermost(design.nested_in[facet])
         each = f" in each {' and '.join(sorted(within))}" if within else ""
-        sizes.append(display.counted(n, facet) + each)
+        sizes.append(display.counted(n, name) + each)
     words = f"{display.listed(sizes)}, for {display.number(best.cost, 6)}"
     if study.budget is None:
         power = display.number(POWER)
@@ -257,10 +273,13 @@ def _needed(study: EvalStudy, gap: float) -> str:
     facet = facet if facet in plan.plan.facets else plan.plan.facets[-1]
     wanted = plan.required(difference=gap, power=POWER, facet=facet)
     if math.isfinite(wanted.n):
-        named = {
-            (roles.repetition or f) if f == REPLICATE else f: n for f, n in wanted.held.items()
-        }
-        return str(replace(wanted, held=named))
+        names = {REPLICATE: replicated(roles, plan.plan.facets)}
+        held = {names.get(f, f): n for f, n in wanted.held.items()}
+        within = wanted.within
+        if facet == REPLICATE and names[facet] != roles.repeated:
+            design = plan.plan.design
+            within = " and ".join(sorted(design.innermost(design.nested_in[facet])))
+        return str(replace(wanted, facet=names.get(facet, facet), held=held, within=within))
     for times in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64):
         planned = whole_plan(study, times, roles.sampled)
         if planned.power(gap)["power"].iloc[0] >= POWER:

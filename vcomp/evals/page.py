@@ -11,7 +11,7 @@ import numpy as np
 
 from vcomp.codec import Format
 from vcomp.data import InJson
-from vcomp.evals.next_data import POWER, EvalStudy, Unknown
+from vcomp.evals.next_data import POWER, EvalStudy, Unknown, replicated
 from vcomp.evals.roles import FIXED, Roles
 from vcomp.exceptions import PlanError
 from vcomp.formula import REPLICATE
@@ -56,6 +56,7 @@ class EvalPage(InJson):
     tasks : a row for each task and model, where there are several tasks
     task_shares : weights of tasks in the scores; empty if they are equal
     ahead : models that may be the best
+    not_compared : models that lack scores of some tasks, or other fixed facets
     test : of the pairs
     comparisons : a row for each pair: ``first``, ``second``, ``difference``, ``std_error``,
         ``df``, ``statistic``, ``p_value``, ``p_adjusted``, ``significant``, ``low``, ``high``
@@ -75,6 +76,7 @@ class EvalPage(InJson):
     tasks: Rows
     task_shares: Mapping[str, float]
     ahead: tuple[Any, ...]
+    not_compared: tuple[Any, ...]
     test: str
     comparisons: Rows
     sources: Rows
@@ -105,6 +107,7 @@ def page_of(study: EvalStudy) -> EvalPage:
         tasks=_rows(study.by_task.reset_index()) if FIXED[0] in study.roles.fixed else (),
         task_shares={str(task): share for task, share in study.task_shares.items()},
         ahead=tuple(map(_plain, study.ahead)),
+        not_compared=tuple(map(_plain, study.not_compared)),
         test="" if pairs is None else pairs.test,
         comparisons=() if pairs is None else _rows(pairs.table),
         sources=_rows(study.sources.reset_index()),
@@ -132,7 +135,7 @@ def _better(study: EvalStudy) -> Plan | None:
 
 
 def _plan(study: EvalStudy, plan: Any, cost: float) -> Plan:
-    names = {REPLICATE: study.roles.repeated}
+    names = {REPLICATE: replicated(study.roles, plan.plan.facets)}
     sizes = zip(plan.plan.facets, plan.plan.sizes[0].tolist(), strict=True)
     difference = float(plan.detectable(POWER)["difference"].iloc[0])
     return Plan({names.get(f, f): n for f, n in sizes}, POWER, difference, float(cost))

@@ -502,7 +502,7 @@ def repetitions(
     unit = "item" if "item" in roles.sampled else roles.sampled[0]
     text = table[score].dtype.kind not in "fiub"
     if passes_from is not None:
-        if text or not is_real(passes_from):
+        if text or not is_real(passes_from) or not math.isfinite(passes_from):
             raise PlanError(f"passes_from is a score, such as 0.5, not {passes_from!r}")
         table = table.assign(**{score: (table[score] >= passes_from).astype(float)})
     cell = (

@@ -89,7 +89,7 @@ class Roles:
 
     @staticmethod
     def _written(name: str) -> str:
-        return name if name.isidentifier() and not iskeyword(name) else f"`{name}`"
+        return name if name.isidentifier() and not iskeyword(name) else f"Q({name!r})"
 
     def sentences(self, shares: Mapping[Any, float]) -> list[str]:
         """Return what was taken as what, for the page.
@@ -156,6 +156,8 @@ def roles_of(
     several = [c for c in of_samples if levels[c] > 1]
     single = [c for c in of_samples if levels[c] == 1]
     constant = tuple(c for c in of_all if levels[c] > 1)
+    if table.empty:
+        raise DataError(f"there is no row with a {score}", column=score)
     if of_samples and not several:
         raise DataError(
             f"there is one {of_samples[0]}: errors come from how much several "
@@ -171,6 +173,9 @@ def roles_of(
     cell = [model, *several, *constant]
     numbering = [c for c in by_default if c in NUMBERED and levels[c] > 1]
     check_cells(table, [*cell, *numbering], score)
+    repeated = table.duplicated([*cell, *numbering])
+    if numbering and repeated.any():
+        raise DataError(copies(repeated, [*cell, *numbering]), column=numbering[0])
     numbered = numbering[0] if numbering and table.duplicated(cell).any() else ""
     if levels[model] * int(np.prod([levels[c] for c in constant])) > _MOST_COLUMNS:
         raise DataError(
@@ -277,6 +282,22 @@ def _check_named(
     twice = next((name for name in given if given.count(name) > 1), None)
     if twice is not None:
         raise PlanError(f"column {twice!r} has two roles", column=twice)
+
+
+def copies(repeated: pd.Series, cell: Sequence[str]) -> str:
+    """Return the sentence on scores that seem to be copies of others.
+
+    Parameters
+    ----------
+    repeated : which rows
+    cell : columns that name a score
+    """
+    names = ", ".join(map(repr, cell))
+    return (
+        f"{display.count(int(repeated.sum()))} of {display.count(len(repeated))} scores have the "
+        f"same {display.listed(list(map(str, cell)))} as another: was a run read twice? Keep one "
+        f"each by table.drop_duplicates([{names}])"
+    )
 
 
 def check_cells(table: pd.DataFrame, cell: list[str], score: str, or_else: str = "") -> None:

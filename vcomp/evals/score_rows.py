@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from vcomp import display
 from vcomp.evals.eval_logs import EvalLogs
 from vcomp.evals.reading_logs import PathOfLog, read
@@ -13,6 +15,8 @@ from vcomp.exceptions import DataError, PlanError, warn
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_OF_NUMBERS = {"integer", "floating", "mixed-integer-float", "boolean", "decimal"}
 
 ScoresOfEval: TypeAlias = "EvalLogs | pd.DataFrame | PathOfLog | Iterable[PathOfLog]"
 
@@ -28,7 +32,11 @@ def scored_rows(scores: Any, score: str, metric: str | None) -> pd.DataFrame:
     score : column of the scores
     metric : which of several metrics
     """
-    table = _scored(_of_metric(_table_of(scores), metric), score)
+    table = _table_of(scores)
+    if not table.columns.is_unique:
+        name = table.columns[table.columns.duplicated()][0]
+        raise DataError(f"there are several columns {name!r}; name each differently", column=name)
+    table = _in_numbers(_scored(_of_metric(table, metric), score), score)
     return _with_own_items(table, FIXED[0]) if {"item", FIXED[0]} <= set(table) else table
 
 
@@ -81,13 +89,28 @@ def _scored(table: pd.DataFrame, score: str) -> pd.DataFrame:
     return kept
 
 
+def _in_numbers(table: pd.DataFrame, score: str) -> pd.DataFrame:
+    """Return the table with NumPy's numbers as scores, if they are numbers of any type."""
+    from pandas.api.types import infer_dtype
+
+    if score not in table or table[score].dtype in (float, int, bool):
+        return table
+    values = table[score].astype(object)
+    if infer_dtype(values) not in _OF_NUMBERS:
+        return table
+    return table.assign(**{score: values.astype(float)})
+
+
 def _with_own_items(table: pd.DataFrame, task: str) -> pd.DataFrame:
     """Return the table with other items in each task."""
     import pandas as pd
 
-    pairs = pd.MultiIndex.from_frame(table[[task, "item"]])
-    codes, found = pairs.factorize()
+    known = table[[task, "item"]].notna().all(axis=1).to_numpy()
+    codes = np.full(len(table), -1)
+    codes[known], found = pd.MultiIndex.from_frame(table.loc[known, [task, "item"]]).factorize()
     if found.size == table["item"].nunique():
         return table
     labels = pd.Index([f"{name}/{item}" for name, item in found])
+    if not labels.is_unique:
+        labels = pd.Index([f"{name!r}/{item!r}" for name, item in found])
     return table.assign(item=pd.Categorical.from_codes(codes, labels))

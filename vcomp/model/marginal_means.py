@@ -48,7 +48,7 @@ class MarginalMeans(display.Printed):
         where a mean is not estimable
     pairs : a row for each pair of combinations with the same `by`: the columns of `by`, then those
         of :attr:`PairwiseComparisons.table <vcomp.inference.pairwise.PairwiseComparisons.table>`
-    facets : the factors
+    facets : the factors; none of the mean over all of them
     by : factors within whose levels means are compared
     comparisons : of each combination of levels of `by` the comparison in pairs, where two means
         are estimable; by the level, or a tuple of levels
@@ -66,7 +66,8 @@ class MarginalMeans(display.Printed):
 
     def __repr__(self) -> str:
         within = f" by {', '.join(self.by)}" if self.by else ""
-        return encodable(f"<MarginalMeans of {', '.join(self.facets)}{within}: {len(self.table)}>")
+        facets = ", ".join(self.facets) or "all"
+        return encodable(f"<MarginalMeans of {facets}{within}: {len(self.table)}>")
 
     def summary(self) -> Any:
         """Return the printable table of the means.
@@ -90,7 +91,7 @@ class MarginalMeans(display.Printed):
         if not self.comparisons:
             del cells["group"]
         stubs = [str(label_of(row)) for row in table.index]
-        title = f"Marginal means of {':'.join((*self.by, *self.facets))}"
+        title = f"Marginal means of {':'.join((*self.by, *self.facets)) or _OVERALL}"
         align = "r" * (len(cells) - 1) + ("l" if self.comparisons else "r")
         tables = [display.column_table(cells, title=title, stubs=stubs, align=align)]
         return display.summary(tables, list(self.notes))
@@ -120,7 +121,7 @@ class _Grid:
         columns = [
             [label_of(self.factors[k].levels[level]) for level in self.levels[k]] for k in places
         ]
-        return list(zip(*columns, strict=True))
+        return list(zip(*columns, strict=True)) if columns else [(_OVERALL,)] * len(self.X)
 
 
 def marginal_means(
@@ -178,7 +179,7 @@ def marginal_means(
             record, ":".join(names), compared, test, None, None, correction, alpha
         )
         letters = result.groups["group"]
-        groups[kept] = letters.loc[list(result.means.index)].to_numpy()
+        groups[kept] = letters.reindex(list(result.means.index)).to_numpy()
         comparisons[key[0] if len(key) == 1 else key] = result
         tables.append(_with_levels(result.table, within, key))
     table["group"] = groups
@@ -198,13 +199,16 @@ def marginal_means(
     )
 
 
+_OVERALL = "all"
+"""Label of the mean over all factors."""
+
 _COLUMNS = {"mean": "coef", "std_error": "std_error", "df": "df", "low": "low", "high": "high"}
 
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:
     """Return names of factors, given as a list or as text such as ``a:b``."""
     names = [given] if isinstance(given, str) else list(given)
-    if not names or not all(isinstance(name, str) for name in names):
+    if not all(isinstance(name, str) for name in names):
         raise PlanError(f"factors are given by their names, one or a list of them, not {given!r}")
     return tuple(part.strip() for name in names for part in factors_in(name))
 
@@ -228,7 +232,7 @@ def _grid(
         f"the means of {n:,} combinations of levels need",
         "name fewer factors, or levels by at={…}",
     )
-    combinations = np.array(list(product(*choices)), dtype=np.int64)
+    combinations = np.array(list(product(*choices)), dtype=np.int64).reshape(n, len(factors))
     levels = tuple(combinations.T)
     weights = {
         factor.code: np.repeat(_weights(chosen[factor.code], factor)[None, :], n, axis=0)
@@ -412,7 +416,7 @@ def _index(grid: _Grid, places: Sequence[int]) -> Any:
     import pandas as pd
 
     labels = grid.labels(np.array(places))
-    names = [grid.names[k] for k in places]
+    names = [grid.names[k] for k in places] or [""]
     if len(names) == 1:
         return pd.Index(pd.Series([one for (one,) in labels], dtype=object), name=names[0])
     return pd.MultiIndex.from_tuples(labels, names=names)

@@ -118,7 +118,8 @@ class ModelTables(UniverseScores):
 
         Parameters
         ----------
-        facets : a factor, several, or an interaction such as ``"recipe:oven"``
+        facets : a factor, several, or an interaction such as ``"recipe:oven"``; of an empty list
+            the one mean over all of them
         by : factors in each of whose levels, or combinations of levels, means are compared
         at : values of covariates, in place of their means; of factors a level, or a list of
             levels: those that are shown, or averaged over; or levels with their weights in the

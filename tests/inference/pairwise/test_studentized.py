@@ -316,3 +316,15 @@ def test_the_probability_of_the_best_of_independent_means():
     pair, of_pair = probabilities_of_best(means[:2], root[:2, :1], 3.0)
     se = np.abs(root[1, 0])
     assert pair[0] == pytest.approx(student.cdf(0.3 / se, 3.0), abs=5.0 * of_pair[0] + 1e-5)
+
+
+def test_the_probability_of_the_best_is_the_same_in_other_units():
+    means, variances = np.array([0.3, 0.2, 0.0, -0.1]), 0.1 * (1.0 - np.eye(4))
+    found, _ = probabilities_of_best(means, root_of_differences(variances), 12.0)
+    for scale in (1e-8, 0.3, 1e8):
+        root = root_of_differences(scale**2 * variances)
+        again, _ = probabilities_of_best(scale * means, root, 12.0)
+        np.testing.assert_allclose(again, found, atol=1e-4)
+    semidefinite = np.array([[0.0, 0.0, 2.0], [0.0, 0.0, 2.0], [2.0, 2.0, 0.0]])
+    shares, error = probabilities_of_best(np.zeros(3), root_of_differences(semidefinite), np.inf)
+    np.testing.assert_allclose(shares, [0.25, 0.25, 0.5], atol=5.0 * error.max() + 1e-12)

@@ -51,8 +51,12 @@ def root_of_covariance(covariance: FloatArray) -> FloatArray:
     ----------
     covariance : (k − 1, k − 1) of differences to one level
     """
-    values, vectors = np.linalg.eigh(covariance)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    try:
+        # Vectors of equal eigenvalues are arbitrary, and numerical errors with them.
+        root = np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
     return np.asarray(np.vstack([np.zeros(len(root)), root]))
 
 
