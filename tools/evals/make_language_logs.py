@@ -267,12 +267,14 @@ def run_judges(target: str) -> None:
             model=models,
             model_roles={"grader": f"program/{judge}"},
             max_tasks=1,
+            log_dir="transcripts",
             display="none",
             log_level="error",
         )
         for log in logs:
             for sample in log.samples or []:
                 sample.events, sample.attachments = [], {}
+            log.eval.revision, log.eval.task_file = None, Path(__file__).name
             name = log.eval.model.rpartition("/")[2]
             write_eval_log(log, f"{target}/{judge}_on_{name}.json")
 
