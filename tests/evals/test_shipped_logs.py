@@ -25,7 +25,8 @@ def logs(tmp_path_factory):
 def test_means_of_tasks_are_those_of_the_harness(logs):
     table = vcomp.evals.read(logs / "forms").table
     means = table.groupby(["model", "seed", "task"], observed=True)["score"].agg(["mean", "size"])
-    assert len(means) == 16 and (means["size"] == 400).all()
+    assert len(means) == 16
+    assert (means["size"] == 400).all()
     for path in (logs / "forms").glob("*/results_*.json"):
         stored = json.loads(path.read_text("utf-8"))
         for task, of_task in stored["results"].items():
