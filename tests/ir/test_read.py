@@ -558,8 +558,24 @@ def test_a_document_that_one_set_judges_twice(track):
     qrels.write_text(twice)
     with pytest.raises(DataError, match=r"'qrels.txt': document 'd1' of topic '401' is judged tw"):
         score_runs(runs, qrels)
-    qrels.write_text(QRELS + "401 1 d1 0\n")  # another subtopic
-    score_runs(runs, qrels)
+    plain = qrels.with_name("plain.txt")
+    plain.write_text(QRELS)
+    expected = score_runs(runs, plain, ["AP", "nDCG"])
+    for text in (QRELS + "401 1 d1 0\n", "401 1 d1 0\n" + QRELS):  # another subtopic
+        qrels.write_text(text)
+        found = score_runs(runs, qrels, ["AP", "nDCG"])
+        for name, matrix in found.items():
+            np.testing.assert_array_equal(matrix.scores, expected[name].scores)
+
+
+def test_rows_of_frames_without_a_topic_or_a_document():
+    frame = pd.DataFrame({"query_id": ["1", None], "doc_id": ["a", "b"], "relevance": [1, 1]})
+    runs = {name: {"1": {"a": 1.0}, "2": {"b": 1.0}} for name in "xy"}
+    with pytest.raises(DataError, match="judgements: row 1 of the frame has no query_id"):
+        score_runs(runs, frame)
+    run = frame.rename(columns={"relevance": "score"}).assign(query_id="1", doc_id=[None, "b"])
+    with pytest.raises(DataError, match="run 'x': row 0 of the frame has no doc_id"):
+        score_runs({"x": run, "y": runs["y"]}, {"1": {"a": 1}, "2": {"b": 1}})
 
 
 def test_from_files_of_runs_and_qrels_to_assessors_in_a_fit(tmp_path):

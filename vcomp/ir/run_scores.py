@@ -178,19 +178,20 @@ class Judge:
     ----------
     name : of the set
     grades : relevance by topic and document
-    evaluator : of ir_measures, for all measures of a call
+    evaluators : of ir_measures, for all measures of a call
     """
 
     name: str
     grades: Mapping[str, Mapping[str, int]]
-    evaluator: Any
+    evaluators: Sequence[Any]
 
     def scores(self, run: Run, measures: Mapping[str, Any]) -> dict[Any, dict[str, float]]:
         """Return the scores of a run by measure of ir_measures and topic."""
         scores: dict[Any, dict[str, float]] = {one: {} for one in measures.values()}
         with explained(", ".join(measures)):
-            for found in self.evaluator.iter_calc(run):
-                scores[found.measure][found.query_id] = float(found.value)
+            for evaluator in self.evaluators:
+                for found in evaluator.iter_calc(run):
+                    scores[found.measure][found.query_id] = float(found.value)
         return scores
 
     def shares(self, read: Mapping[str, Collection[str]]) -> dict[str, float]:
@@ -224,9 +225,23 @@ def judges_of(ir_measures: Any, qrels: Any, measures: Mapping[str, Any]) -> list
     judges = []
     for name, one in named_judgements(qrels):
         judged = read_judgements(one)
+        grades = _grades(judged, name)
+        different = list(dict.fromkeys(measures.values()))
+        of_subtopics = [one for one in different if one.NAME in _OF_SUBTOPICS]
+        parts = [(of_subtopics, judged), ([x for x in different if x not in of_subtopics], judged)]
+        if sum(map(len, grades.values())) < len(judged):
+            # Of several grades ir_measures would use that of the last line.
+            parts[1] = (
+                parts[1][0],
+                [
+                    JudgedDocument(topic, document, grade, "0")
+                    for topic, of_topic in grades.items()
+                    for document, grade in of_topic.items()
+                ],
+            )
         with explained(", ".join(measures)):
-            evaluator = ir_measures.evaluator(list(dict.fromkeys(measures.values())), judged)
-        judges.append(Judge(name, _grades(judged, name), evaluator))
+            evaluators = [ir_measures.evaluator(some, of) for some, of in parts if some]
+        judges.append(Judge(name, grades, evaluators))
     return judges
 
 
@@ -280,6 +295,12 @@ def _warn_of_nested(judges: list[Judge]) -> None:
             "parts of one set are joined in a dict, qrels={'assessor': ['part1', 'part2']}"
         )
 
+
+_OF_SUBTOPICS = (
+    "alpha_DCG", "alpha_nDCG", "AP_IA", "ERR_IA", "MAP_IA", "nERR_IA", "nNRBP", "NRBP", "P_IA",
+    "StRecall",
+)  # fmt: skip
+"""Measures that read the grades of subtopics; others read the highest of them."""
 
 _SKIP_UNJUDGED = ("Bpref", "infAP", "Judged")
 """Measures to which unjudged documents are not the same as documents that are not relevant."""

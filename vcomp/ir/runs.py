@@ -223,6 +223,8 @@ def _rows(source: Any, values: tuple[str, ...], what: str) -> Iterator[tuple[Any
 
 
 def _frame_rows(frame: Any, values: tuple[str, ...], what: str) -> Iterator[tuple[Any, ...]]:
+    import pandas as pd
+
     names = [str(name) for name in frame.columns]
     columns = []
     for field in ("query_id", "doc_id", *values):
@@ -236,7 +238,12 @@ def _frame_rows(frame: Any, values: tuple[str, ...], what: str) -> Iterator[tupl
                 column=field,
             )
         else:
-            columns.append(np.asarray(frame[name]).tolist())
+            values_of = np.asarray(frame[name])
+            if field in ("query_id", "doc_id") and (lacking := pd.isna(values_of)).any():
+                raise DataError(
+                    f"{what}: row {int(lacking.argmax())} of the frame has no {name}", column=name
+                )
+            columns.append(values_of.tolist())
     for topic, document, *rest in zip(*columns, strict=True):
         yield (str(topic), str(document), *rest)
 
