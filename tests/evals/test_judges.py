@@ -620,3 +620,13 @@ def test_numbers_of_any_type_are_ratings(table, card):
     for kind in (object, "category"):
         other = vcomp.evals.judges(table.assign(score=table["score"].astype(kind)), human="human")
         pd.testing.assert_frame_equal(other.table, card.table)
+
+
+def test_a_judge_who_always_says_the_same_has_a_kappa_without_error():
+    rng = np.random.default_rng(4)
+    ratings = np.column_stack([np.ones(30), rng.integers(0, 3, 30)]).astype(float)
+    found = vcomp.evals.judges(long(ratings)).pairs.set_index(["coefficient", "level"])
+    kappas = found.loc["Cohen κ"]
+    np.testing.assert_allclose(kappas["estimate"], 0.0, atol=1e-12)
+    assert kappas["std_error"].isna().all()
+    assert (kappas["reason"] == "no item differs from the others").all()

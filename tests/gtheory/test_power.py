@@ -239,3 +239,17 @@ def test_fits_have_power_too():
 def test_what_has_no_power(call, words):
     with pytest.raises(PlanError, match=words):
         call(study(i=10))
+
+
+def test_one_level_shows_no_error():
+    """Paired t-tests of n items: the width is 2 t(n − 1) √(2 σ²/n)."""
+    res = study({"p": 0.2, "i": 0.8, "Residual": 0.28}, i=12)
+
+    def width(n):
+        return 2.0 * stats.t.ppf(0.975, n - 1) * np.sqrt(2.0 * 0.28 / n)
+
+    for goal in (1.0, 2.0, 3.0, 5.0, 50.0):
+        n = next(n for n in range(2, 100) if width(n) <= goal)
+        assert res.required(goal, "width").n == n
+    assert res.required(difference=50.0, power=0.8).n == 2
+    assert res.required(50.0, "se_difference").n == 1

@@ -325,7 +325,8 @@ def _rows(
     alpha: float,
 ) -> list[tuple[Any, ...]]:
     low, high = found.limits(alpha)
-    error, rows = found.std_error, []
+    # Coefficients are of the order of 1; that of a judge who always says the same is exactly 0.
+    error, rows = np.where(found.std_error > _CONSTANT, found.std_error, np.nan), []
     for k, (name, why) in enumerate(zip(names, reasons, strict=True)):
         if why:
             rows.append((*name, *[np.nan] * 4, n, why))

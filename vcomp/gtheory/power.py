@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, combinations
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -353,7 +354,8 @@ def required_error(
 
     value = display.number(largest)
     goal_words = OF_TESTS[name].format(value) if name in OF_TESTS else f"{ERRORS[name]} = {value}"
-    return _required(study, facet, met, Goal(name, largest, goal_words))
+    df = None if name in ERRORS else partial(difference_df, study, n_objects=test.n_objects)
+    return _required(study, facet, met, Goal(name, largest, goal_words, df))
 
 
 def _objects_of(study: StudyRecord) -> int:
@@ -394,17 +396,22 @@ def required_power(
         powers = [test.power(true, se, df) for se in planned_errors(study, plan, _OF_TEST).all]
         return [np.where(np.isnan(of), np.nan, of >= wanted) for of in powers]
 
+    df = partial(difference_df, study, n_objects=test.n_objects)
     words = f"power {display.number(wanted)} at a difference of {display.number(true[0])}"
-    return _required(study, facet, met, Goal("power", float(wanted), words))
+    return _required(study, facet, met, Goal("power", float(wanted), words, df))
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """The goal of a size: name of the quantity, its value, and both in words."""
+    """The goal of a size: name of the quantity, its value, and both in words.
+
+    The degrees of freedom in plans are those of a test, None of an error.
+    """
 
     name: str
     value: float
     words: str
+    df: Callable[[DStudyPlan], FloatArray] | None = None
 
 
 Met: TypeAlias = Callable[[DStudyPlan], Sequence[FloatArray]]
@@ -424,13 +431,19 @@ def _of_plan(
     column = plan.facets.index(facet)
     largest = plan.universe.sizes.get(facet, MOST_LEVELS)
 
-    def at(sizes: FloatArray) -> Sequence[FloatArray]:
+    def planned(sizes: FloatArray) -> DStudyPlan:
         table = np.repeat(plan.sizes, sizes.size, axis=0)
         table[:, column] = sizes
-        return met(replace(plan, sizes=table, inverse_n=None, unshared=None, labels=None))
+        return replace(plan, sizes=table, inverse_n=None, unshared=None, labels=None)
 
+    def at(sizes: FloatArray) -> Sequence[FloatArray]:
+        return met(planned(sizes))
+
+    # Where two levels show the error, with degrees of freedom, one shows none, for no test.
+    df = np.zeros(2) if goal.df is None else goal.df(planned(np.array([1.0, 2.0])))
+    least = 2.0 if largest > 1 and df[0] == np.inf > df[1] else 1.0
     # The smaller the error, the fewer levels.
-    n, low, high = (smallest_size(at, which, largest) for which in range(3))
+    n, low, high = (smallest_size(at, which, largest, least) for which in range(3))
     held = {f: s for f, s in zip(plan.facets, plan.sizes[0].tolist(), strict=True) if f != facet}
     why = ""
     if math.isinf(n):
