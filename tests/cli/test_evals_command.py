@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from io import StringIO
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from click.testing import CliRunner
 
 import vcomp
 from vcomp import display
-from vcomp.cli.main import cli
+from vcomp.cli.main import _with_options, cli
 
 LOGS = Path(__file__).parents[1] / "evals" / "logs" / "lm_eval_0.4.13"
 
@@ -81,3 +83,28 @@ def test_mistakes(table):
     assert "no model 'x' to compare" in str(ended(table, "--fail-if-worse", "x").exception)
     assert "no column 'sys'" in str(ended(table, "--system", "sys").exception)
     assert ended().exit_code == 2
+
+
+def test_names_of_columns(table, tmp_path):
+    data = pd.read_csv(table)
+    other = data.assign(score=data["score"] ** 2)
+    forms = pd.concat([data.assign(task="a"), other.assign(task="b")])
+    forms.to_csv(tmp_path / "forms.csv", index=False)
+    made = vcomp.evals.study(tmp_path / "forms.csv", columns={"prompt": "task"})
+    assert made.roles.sampled == ("item", "prompt")
+    assert ended(tmp_path / "forms.csv", "--columns", "prompt=task").output == f"{made}\n"
+    refused = ended(table, "--columns", "prompt")
+    assert "'prompt' has no names; write NAME=NAME such as prompt=task" in str(refused.exception)
+
+
+def test_advice_on_lists_is_written_as_options(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["vcomp", "evals", "logs"])
+    said = _with_options("sampled=['seed', 'heat'] or fixed=[…], columns={'prompt': 'task'}")
+    assert said == "--sampled seed,heat or --fixed …, --columns prompt=task"
+
+
+def test_the_module_is_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "vcomp", "--version"], capture_output=True, text=True, check=True
+    )
+    assert vcomp.__version__ in done.stdout

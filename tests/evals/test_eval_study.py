@@ -201,9 +201,9 @@ def test_logs_are_read_and_compared():
     [
         (lambda: scores().drop(columns="item"), {}, r"nothing is sampled: .*sampled=\[…\]"),
         (
-            lambda: scores(epochs=2).rename(columns={"epoch": "seed"}),
+            lambda: scores(epochs=2).rename(columns={"epoch": "heat"}),
             {},
-            "column 'seed' separates",
+            "column 'heat' separates",
         ),
         (lambda: scores(), {"system": "mdel"}, r"no column 'mdel' \(did you mean 'model'"),
         (lambda: scores(), {"sampled": ["model"]}, "column 'model' has two roles"),
@@ -226,10 +226,32 @@ def test_what_is_refused(data, options, words):
 
 
 def test_what_refusals_advise_leads_on():
-    data = scores(epochs=2).rename(columns={"epoch": "seed"})
-    assert "seed" in vcomp.evals.study(data, sampled=["seed"]).roles.sampled
-    assert "seed" in vcomp.evals.study(data, fixed="seed").roles.fixed
-    assert vcomp.evals.study(data[data["seed"] == 0]).roles.residual == "model:item"
+    data = scores(epochs=2).rename(columns={"epoch": "heat"})
+    assert "heat" in vcomp.evals.study(data, sampled=["heat"]).roles.sampled
+    assert "heat" in vcomp.evals.study(data, fixed="heat").roles.fixed
+    assert vcomp.evals.study(data[data["heat"] == 0]).roles.residual == "model:item"
+
+
+def test_seeds_number_repetitions():
+    data = scores(epochs=2)
+    seeded = data.rename(columns={"epoch": "seed"})
+    found = vcomp.evals.study(seeded)
+    pd.testing.assert_frame_equal(found.table, vcomp.evals.study(data).table)
+    assert "seed numbers repetitions of the same sample." in str(found)
+    assert "seed" in vcomp.evals.study(seeded, sampled=["seed"]).roles.sampled
+
+
+def test_tasks_that_are_forms_of_the_same_items_are_prompts():
+    data = scores(items=12, prompts=3)
+    forms = data.rename(columns={"prompt": "task"})
+    found = vcomp.evals.study(forms, columns={"prompt": "task"})
+    pd.testing.assert_frame_equal(found.table, vcomp.evals.study(data).table)
+    said = "if they are forms of the same items, columns={'prompt': 'task'}."
+    assert said in " ".join(str(vcomp.evals.study(forms)).split())
+    with pytest.raises(vcomp.DataError, match=r"no column 'tsk' \(did you mean 'task'"):
+        vcomp.evals.study(forms, columns={"prompt": "tsk"})
+    with pytest.raises(vcomp.DataError, match="column 'item' exists and varies: 'task' cannot"):
+        vcomp.evals.study(forms, columns={"item": "task"})
 
 
 def test_repetitions_with_equal_scores_are_no_noise():

@@ -537,7 +537,7 @@ def test_grades_are_no_categories():
 @pytest.mark.parametrize(
     ("change", "options", "words"),
     [
-        (lambda d: d, {"human": "gold"}, "there is neither a column nor a judge 'gold'"),
+        (lambda d: d, {"human": "gold"}, "neither a column nor a judge nor a metric 'gold'"),
         (lambda d: d.rename(columns={"judge": "grader"}), {}, "there is no column 'judge'"),
         (lambda d: d, {"families": "vendor"}, "there is no column 'vendor'; a mapping such as"),
         (lambda d: d, {"families": 3}, "families is a mapping or a column"),
@@ -630,3 +630,64 @@ def test_a_judge_who_always_says_the_same_has_a_kappa_without_error():
     np.testing.assert_allclose(kappas["estimate"], 0.0, atol=1e-12)
     assert kappas["std_error"].isna().all()
     assert (kappas["reason"] == "no item differs from the others").all()
+
+
+# Logs with a judge each, and a metric that is the truth -----------------------------------------
+
+
+@pytest.fixture(scope="module")
+def two_runs():
+    """The same answers of 3 models in two runs, each with a judge, and their exact matches."""
+    rng = np.random.default_rng(8)
+    model, item, run = (a.ravel() for a in np.indices((3, 10, 2)))
+    match = (rng.random((3, 10)) < 0.6).astype(float)[model, item]
+    wrong = (rng.random(model.size) < 0.3) & (run == 1)
+    shared = {"model": np.array(["a", "b", "c"])[model], "item": item, "run": run}
+    judged = pd.DataFrame({**shared, "judge": np.array(["x", "y"])[run], "metric": "graded",
+                           "score": np.where(wrong, 1.0 - match, match)})  # fmt: skip
+    return pd.concat([judged, pd.DataFrame({**shared, "judge": None, "metric": "match",
+                                            "score": match})], ignore_index=True)  # fmt: skip
+
+
+def test_runs_with_a_judge_each_are_named(two_runs):
+    page = " ".join(str(vcomp.evals.judges(two_runs, human="match")).split())
+    assert "no answer was rated by two judges" in page
+    said = "Each run has one judge. If the answers of all are the same, write repeated='run'."
+    assert said in page
+    # Followed, it is the card of a table without runs.
+    card = vcomp.evals.judges(two_runs, human="match", repeated="run")
+    plain = two_runs[two_runs["metric"] == "graded"].drop(columns=["run", "metric"])
+    match = two_runs[two_runs["metric"] == "match"].groupby(["model", "item"])["score"].first()
+    labelled = plain.merge(match.rename("label").reset_index())
+    same = vcomp.evals.judges(labelled, human="label")
+    pd.testing.assert_frame_equal(card.agreement, same.agreement)
+    pd.testing.assert_frame_equal(card.anchored, same.anchored)
+    pd.testing.assert_frame_equal(card.against_human, same.against_human)
+
+
+def test_a_judge_without_errors_has_no_correlation(two_runs):
+    card = vcomp.evals.judges(two_runs, metric="graded", human="match", repeated="run")
+    assert card.committee[["correlation", "effective_number"]].isna().all(axis=None)
+    assert "Errors against match have no correlation: those of x are all 0." in " ".join(
+        str(card).split()
+    )
+
+
+def test_labels_of_0_and_1_have_limits_between_them(two_runs):
+    right = two_runs["metric"].eq("match") & two_runs["model"].eq("a") & two_runs["item"].gt(0)
+    most = two_runs.assign(score=two_runs["score"].mask(right, 1.0))
+    first = two_runs["metric"].eq("match") & two_runs["model"].eq("a") & two_runs["item"].eq(0)
+    card = vcomp.evals.judges(
+        most.assign(score=most["score"].mask(first, 0.0)), human="match", repeated="run"
+    )
+    assert card.anchored.loc["a", "estimate"] == pytest.approx(0.9)
+    assert card.anchored.loc["a", "high"] == 1.0
+
+
+def test_several_labels_name_an_answer(two_runs):
+    other = two_runs["metric"].eq("match") & two_runs["run"].eq(1) & two_runs["item"].eq(4)
+    data = two_runs.assign(score=two_runs["score"].mask(other & two_runs["model"].eq("b"), 0.5))
+    with pytest.raises(vcomp.DataError, match=r"labels for 1 answer \(b, 4 is the first\)"):
+        vcomp.evals.judges(data, human="match", repeated="run")
+    with pytest.raises(vcomp.PlanError, match="neither a column nor a judge nor a metric 'mtch'"):
+        vcomp.evals.judges(data, metric="graded", human="mtch")

@@ -204,3 +204,49 @@ def test_scores_that_are_not_there_are_not_zeros(tmp_path):
     ]  # fmt: skip
     assert logs.report[["scores", "unscored"]].to_numpy().tolist() == [[1, 4]]
     assert "not scored (2)" in str(logs)
+
+
+# Tasks that are forms of the same items ---------------------------------------------------------
+
+
+def forms(folder, order=(0, 1, 2, 3), noise=0.0):
+    """Write two forms of 4 documents, of which the second has them in an order of its own."""
+    rng = np.random.default_rng(1)
+    for model in "ab":
+        for task, places in {"plain": range(4), "upper": order}.items():
+            lines = [
+                {"doc_id": k, "doc_hash": f"{doc + 1:x}" * 64, "em": doc + noise * rng.random()}
+                for k, doc in enumerate(places)
+            ]
+            write(folder / model, lines, task=task, model=model)
+    return folder
+
+
+def test_tasks_with_the_same_documents_are_read_as_prompts(tmp_path):
+    path = forms(tmp_path, noise=1.0)
+    logs = vcomp.evals.read(path)
+    said = "The tasks 'plain' and 'upper' have the same items."
+    assert said in " ".join(logs.notes)
+    table = vcomp.evals.read(path, columns={"prompt": "task"}).table
+    assert "task" not in table
+    assert sorted(table["prompt"].unique()) == ["plain", "upper"]
+    found = vcomp.evals.study(path, columns={"prompt": "task"})
+    assert (found.roles.levels["item"], found.roles.levels["prompt"]) == (4, 2)
+    with pytest.raises(vcomp.PlanError, match="read without columns"):
+        vcomp.evals.study(logs, columns={"prompt": "task"})
+
+
+def test_documents_of_prompts_are_the_same_by_content(tmp_path):
+    logs = vcomp.evals.read(forms(tmp_path, order=(2, 0, 3, 1)), columns={"prompt": "task"})
+    assert logs.table["item"].nunique() == 4
+    scores = logs.table.pivot_table("score", ["model", "item"], "prompt", observed=True)
+    assert (scores["plain"] == scores["upper"]).all()
+    assert "an id names different items" in " ".join(logs.notes)
+
+
+def test_columns_of_logs_that_do_not_exist(tmp_path):
+    path = forms(tmp_path)
+    with pytest.raises(vcomp.DataError, match=r"no column 'taks' \(did you mean 'task'\?\)"):
+        vcomp.evals.read(path, columns={"prompt": "taks"})
+    by_passage = vcomp.evals.read(path, metadata=["passage"], columns={"judge": "passage"})
+    assert set(by_passage.table["judge"]) == {"p"}

@@ -149,7 +149,7 @@ def test_runs_that_all_agree_have_no_variance():
         (lambda d: d, {"passes_from": "x"}, "passes_from is a score"),
         (lambda d: d, {"passes_from": np.nan}, "passes_from is a score"),
         (lambda d: d.assign(seed=d["epoch"]), {"alpha": 0}, "alpha must be between"),
-        (lambda d: d.rename(columns={"epoch": "seed"}), {}, "column 'seed' separates scores"),
+        (lambda d: d.rename(columns={"epoch": "heat"}), {}, "column 'heat' separates scores"),
     ],
 )
 def test_what_is_refused(change, options, words):

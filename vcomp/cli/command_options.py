@@ -26,7 +26,7 @@ import click
 from vcomp import data
 from vcomp.cli import output
 from vcomp.cli.inputs import OptionGroup, Part, by_name, names_given, numbers_argument, option
-from vcomp.exceptions import VcompError
+from vcomp.exceptions import PlanError, VcompError
 
 _SPELLINGS = {"n_topics": "topics", "n_probes": "probes", "rng": "seed"}
 """Options with another name than the parameter."""
@@ -122,6 +122,8 @@ def _option(parameter: _SourceParameter, text: str, change: str) -> click.Option
     choices = [] if known is None else re.findall(r"'([^']*)'", known[1])
     if "Mapping[str, float]" in annotation:
         how |= {"multiple": True, "metavar": "NAME=X", "callback": _by_name}
+    elif "Mapping[str, str]" in annotation:
+        how |= {"multiple": True, "metavar": "NAME=NAME", "callback": _names_by_name}
     elif re.search(r"(Iterable|Sequence)\[float", annotation):
         how |= {"metavar": "N,N…", "callback": _numbers}
     elif re.search(r"(Iterable|Sequence)\[(str|object)", annotation):
@@ -148,6 +150,13 @@ def _option(parameter: _SourceParameter, text: str, change: str) -> click.Option
 
 def _by_name(_: Any, __: Any, texts: Sequence[str]) -> dict[str, float] | None:
     return by_name(" ".join(texts)) if texts else None
+
+
+def _names_by_name(_: Any, __: Any, texts: Sequence[str]) -> dict[str, str] | None:
+    pairs = [text.partition("=") for text in names_given(_, __, texts) or ()]
+    if not all(name and theirs for name, _, theirs in pairs):
+        raise PlanError(f"{' '.join(texts)!r} has no names; write NAME=NAME such as prompt=task")
+    return {name: theirs for name, _, theirs in pairs} or None
 
 
 def _numbers(_: Any, __: Any, text: str | None) -> list[float] | None:

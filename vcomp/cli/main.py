@@ -165,9 +165,9 @@ class _Closed(io.TextIOBase):
 
 
 _ARGUMENT = re.compile(
-    r"\b(\w+)=('[^']*'(?:(?:, '[^']*')* or '[^']*')?|\"[^\"]*\"|\{[^}]*\}|[\w.…]*)"
+    r"\b(\w+)=('[^']*'(?:(?:, '[^']*')* or '[^']*')?|\"[^\"]*\"|\{[^}]*\}|\[[^\]]*\]|[\w.…]*)"
 )
-"""An argument of a function in a message: ``method='reml' or 'ml'``, ``hold={'a': 1}``."""
+"""An argument of a function in a message: ``method='reml' or 'ml'``, ``hold={'a': 1}``, a list."""
 
 
 def _with_options(message: str) -> str:
@@ -180,7 +180,8 @@ def _with_options(message: str) -> str:
         is_in_call = re.search(r"\w\([^()]*$", message[: found.start()])
         if found[1] not in spellings or is_in_call:
             return found[0]
-        value = re.sub(r"['\"]([\w.-]+)['\"]", r"\1", found[2].strip("{}")).replace(": ", "=")
+        value = re.sub(r"['\"]([\w.-]+)['\"]", r"\1", found[2].strip("{}[]")).replace(": ", "=")
+        value = value.replace(", ", ",") if found[2].startswith("[") else value
         return f"{spellings[found[1]]} {value}".rstrip()
 
     return _ARGUMENT.sub(spelled, message)

@@ -223,6 +223,7 @@ def evals(
     --------
     vcomp evals logs/ --metric acc --plot ranks.png
     vcomp evals scores.csv --fixed prompt
+    vcomp evals logs/ --columns prompt=task
     vcomp evals logs/ --metric acc --task-weights law=2,maths=1
     vcomp evals logs/ --metric acc --price item=.5,call=.002 --budget 100
     vcomp evals logs/ --metric acc --fail-if-worse production --json page.json
@@ -241,7 +242,7 @@ def evals(
 @command(
     "evals-read",
     click.Argument(["logs"], nargs=-1, required=True),
-    options_of("vcomp.evals:read", left_out="paths columns", format="--log-format"),
+    options_of("vcomp.evals:read", left_out="paths", format="--log-format"),
     option("--out", "Write the table to FILE.parquet.", metavar="FILE"),
     PRINTED,
 )

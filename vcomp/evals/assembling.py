@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp import display
 from vcomp.evals.eval_logs import EvalLogs
-from vcomp.evals.run_rows import COLUMNS, Run, joined
+from vcomp.evals.run_rows import COLUMNS, Run, joined, renamed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,15 +20,23 @@ _HIDDEN = ("score", "problem", "content", "number")
 """Columns that do not distinguish scores."""
 
 
-def assemble(runs: Sequence[Run], notes: Iterable[str]) -> EvalLogs:
-    """Return the table and the report of runs."""
+def assemble(runs: Sequence[Run], notes: Iterable[str], columns: Mapping[str, str]) -> EvalLogs:
+    """Return the table and the report of runs.
+
+    Parameters
+    ----------
+    runs : in the order of the rows
+    notes : sentences that come first
+    columns : our name of a column → its name in the logs; tables have it already
+    """
     notes = [*notes, *_of_files(runs)]
     runs = [run for run in runs if run.samples or len(run.rows) or run.unreadable]
     rows = joined([r.rows.assign(number=np.full(len(r.rows), k)) for k, r in enumerate(runs)])
     n_of = dict[str, Any]()
     if len(rows):
+        rows = _with_columns(rows, columns, any(run.format == "table" for run in runs))
         rows, clashes = _by_content(rows)
-        notes += clashes
+        notes += clashes or _same_items(rows)
         repeated = _replaced(rows, runs)
         n_of["duplicates"] = _per_run(rows["number"][repeated], runs)
         rows = rows[~repeated]
@@ -47,6 +55,15 @@ def assemble(runs: Sequence[Run], notes: Iterable[str]) -> EvalLogs:
         report,
         tuple(notes),
     )
+
+
+def _with_columns(
+    rows: pd.DataFrame, columns: Mapping[str, str], has_tables: bool
+) -> pd.DataFrame:
+    """Return rows with the names of columns that were given."""
+    rows = renamed(rows, {o: t for o, t in columns.items() if t in rows or not has_tables})
+    # The content that is known is not that of items which are named by another column.
+    return rows.drop(columns="content", errors="ignore") if "item" in columns else rows
 
 
 def _of_files(runs: Sequence[Run]) -> list[str]:
@@ -108,8 +125,12 @@ def _by_content(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Name items by the hash of their content in tasks where an id names different items."""
     import pandas as pd
 
-    if not {"content", "item", "task"} <= set(rows):
+    if not {"content", "item"} <= set(rows):
         return rows, []
+    if "task" not in rows:  # it has another role
+        one = pd.Categorical.from_codes(np.zeros(len(rows), np.int8), ["all logs"])
+        found, notes = _by_content(rows.assign(task=one))
+        return found.drop(columns="task"), notes
     known = rows.loc[rows["content"] > 0, ["task", "item", "content"]].drop_duplicates()
     clashing = known["task"][known.duplicated(["task", "item"])].unique()
     if not len(clashing):
@@ -131,6 +152,22 @@ def _by_content(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         "hash of their content."
     )
     return rows.assign(item=pd.Categorical(items)), [note]
+
+
+def _same_items(rows: pd.DataFrame) -> list[str]:
+    """Return the advice on tasks with the same items, which may be forms of a prompt."""
+    if not {"content", "task"} <= set(rows):
+        return []
+    known = rows.loc[rows["content"] > 0, ["task", "content"]].drop_duplicates()
+    tasks: dict[frozenset[int], list[str]] = {}
+    for task, own in known.groupby("task", observed=True)["content"]:
+        tasks.setdefault(frozenset(own), []).append(repr(str(task)))
+    return [
+        f"The tasks {display.listed(alike)} have the same items. If they are forms of one "
+        "prompt, read them with columns={'prompt': 'task'}."
+        for alike in tasks.values()
+        if len(alike) > 1
+    ]
 
 
 # Retries and copies ----------------------------------------------------------------------------

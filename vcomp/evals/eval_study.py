@@ -383,6 +383,7 @@ def study(
     system: str = "model",
     score: str = "score",
     metric: str | None = None,
+    columns: Mapping[str, str] | None = None,
     sampled: Iterable[str] = (),
     fixed: Iterable[str] = (),
     alpha: float = 0.05,
@@ -404,6 +405,8 @@ def study(
     system : column of the models, or other systems, that are compared
     score : column of the scores
     metric : which of several metrics
+    columns : other names or roles of columns, as of :func:`read`: ``{"prompt": "task"}`` of tasks
+        that are forms of the same items
     sampled : facets that stand for others like them, besides ``"item"``, ``"prompt"`` and
         ``"judge"``
     fixed : facets whose levels are all there is, besides ``"task"``. Means have equal weights over
@@ -444,7 +447,7 @@ def study(
     check_alpha(alpha)
     check_one_of("test", test, ("t", "tukey", "max-t"))
     sampled, fixed = column_names("sampled", sampled), column_names("fixed", fixed)
-    table = scored_rows(scores, score, metric)
+    table = scored_rows(scores, score, metric, columns)
     roles = roles_of(table, system, score, sampled, fixed)
     of_data = read_prices(prices, roles), read_budget(budget, prices)
     _check_varying(table, roles)

@@ -22,9 +22,15 @@ from vcomp.evals.human_anchor import (
 from vcomp.evals.item_sampling import JackknifedStatistics
 from vcomp.evals.judge_page import page
 from vcomp.evals.judge_shifts import joined, shifts
-from vcomp.evals.judged_answers import JudgedAnswers, Named, families_of, judged_answers
+from vcomp.evals.judged_answers import (
+    JudgedAnswers,
+    Named,
+    families_of,
+    judged_answers,
+    with_labels_as_judge,
+)
 from vcomp.evals.rater_agreement import of_all, of_two
-from vcomp.evals.score_rows import ScoresOfEval, column_names, scored_rows
+from vcomp.evals.score_rows import ScoresOfEval, column_names, scored_rows, table_of
 from vcomp.exceptions import DataError, PlanError, check_alpha, guarded
 from vcomp.inference.pairwise import adjusted
 
@@ -380,7 +386,7 @@ class JudgeCard(display.Printed):
             Index: the models; columns ``answers``, ``labelled``, ``judged`` (the mean of judges),
             ``labels`` (the mean of labels) and its standard error ``labels_std_error``,
             ``estimate`` with ``std_error``, ``df``, ``low`` and ``high``, and ``lam``, the weight
-            of the judges. Tasks have equal weights.
+            of the judges. Tasks have equal weights. Limits of 0/1 labels are cut at 0 and 1.
 
         Raises
         ------
@@ -401,7 +407,10 @@ class JudgeCard(display.Printed):
             of = (judged[own], labels[own], a.item_of[own], a.task_of[own])
             rows.append(anchored_mean(*of, self.alpha))
         index = pd.Index(a.models or ["all answers"], name=self.names.model)
-        return pd.DataFrame(rows, columns=ANCHORED, index=index)
+        frame = pd.DataFrame(rows, columns=ANCHORED, index=index)
+        if np.isin(labels[np.isfinite(labels)], (0.0, 1.0)).all():
+            frame[["low", "high"]] = frame[["low", "high"]].clip(0.0, 1.0)
+        return frame
 
     @cached_property
     def anchored_pairs(self) -> pd.DataFrame:
@@ -532,7 +541,8 @@ def judges(
     metric : which of several metrics
     families : the family of models and judges, as ``{"gpt-4": "openai"}``, or the column of the
         models' families; if None, each model is a family, so that a judge may favour itself
-    human : the column of human labels, or the judge that is human; some answers need have one
+    human : the column of human labels, the judge that is human, or the metric that is the truth;
+        some answers need have one
     repeated : the column that numbers repeated judgements of the same answer. Without it, all
         columns of :func:`read` but the judge distinguish answers, and epochs are other answers
     sampled, fixed : facets that distinguish answers, as of :func:`study`
@@ -568,7 +578,8 @@ def judges(
     names = Named(system, judge, score, human, repeated,
                   tuple(column_names("sampled", sampled)),
                   tuple(column_names("fixed", fixed)))  # fmt: skip
-    table = scored_rows(scores, score, metric)
+    table, metric = with_labels_as_judge(table_of(scores), names, metric)
+    table = scored_rows(table, score, metric)
     rows = table
     if isinstance(families, str) and families in table:
         rows = table.drop(columns=families)

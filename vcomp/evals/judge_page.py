@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp import display
+from vcomp.evals.roles import NUMBERED
 from vcomp.exceptions import VcompError, visible
 
 if TYPE_CHECKING:
@@ -62,11 +63,25 @@ def _agreement(card: Any) -> tuple[Any, list[str]]:
         _level(card): display.short_intervals(known["low"], known["high"]),
         "answers": [display.count(n) for n in known["answers"]],
     }
+    if not len(known):
+        said += _of_one_judge(card)
     title = "Agreement of judges"
     stubs = _stubs(known["coefficient"])
     if len(known):
         return display.column_table(cells, title=title, stubs=stubs, align="lr"), said
     return None, said
+
+
+def _of_one_judge(card: Any) -> Iterator[str]:
+    """Yield what to do with runs that have a judge each."""
+    rows, judge = card._answers.rows, card.names.judge
+    for name in (c for c in NUMBERED if c in rows and c != card.names.repeated):
+        if len(card.judges) > 1 and rows.groupby(name, observed=True)[judge].nunique().max() == 1:
+            yield (
+                f"Each {name} has one {judge}. If the answers of all are the same, write "
+                f"repeated={name!r}."
+            )
+            return
 
 
 def _bias(card: Any) -> tuple[Any, list[str]]:
@@ -159,7 +174,16 @@ def _effective(card: Any) -> Iterator[str]:
                 f"{_level(card)} {ends}."
             )
         else:
-            yield "Too few labelled answers that all judges rated show how their errors correlate."
+            errors = card.against_human
+            right = (errors["estimate"] == 0.0) & errors["std_error"].isna()
+            alike = _stubs(errors.index[right & (errors["labelled"] > 1)])
+            yield (
+                f"Errors against {card.names.human} have no correlation: those of "
+                f"{display.listed(alike)} are all 0."
+                if alike
+                else "Too few labelled answers that all judges rated show how their errors "
+                "correlate."
+            )
     elif len(card.judges) > 1:
         yield (
             "How many independent judges these are worth cannot be known without human labels of "
@@ -184,6 +208,8 @@ def _human(card: Any) -> tuple[Any, list[str]]:
         "error of the labels alone."
     )
     said = [meaning]
+    if table["std_error"].isna().any():
+        said.append("Labels that are all equal, or of fewer than two items, show no error.")
     errors = card.against_human
     for rows, word in ((errors["low"] > 0.0, "higher"), (errors["high"] < 0.0, "lower")):
         names = [str(name) for name in errors.index[rows]]

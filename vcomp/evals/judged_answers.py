@@ -138,6 +138,31 @@ def judged_answers(table: pd.DataFrame, names: Named) -> JudgedAnswers:
     )
 
 
+def with_labels_as_judge(
+    table: pd.DataFrame, names: Named, metric: str | None
+) -> tuple[pd.DataFrame, str | None]:
+    """Return the table and the metric of ratings, with a metric of labels as a judge of its name.
+
+    Parameters
+    ----------
+    table : of all metrics
+    names : of its columns; the human one may be a metric
+    metric : of the ratings; None if it is the only one besides the labels
+    """
+    if names.human is None or names.human in table or not {"metric", names.judge} <= set(table):
+        return table, metric
+    own = table["metric"] == names.human
+    if not own.any() or (table[names.judge] == names.human).any():
+        return table, metric
+    others = table["metric"][~own].unique()
+    if metric is None and len(others) == 1:
+        metric = others[0]
+    changed = {names.judge: names.human, "metric": metric or names.human}
+    return table.assign(**{c: table[c].astype(object).mask(own, v) for c, v in changed.items()}), (
+        metric
+    )
+
+
 def _check_named(table: pd.DataFrame, names: Named) -> None:
     """Refuse names that are no columns."""
     known = list(map(str, table.columns))
@@ -174,7 +199,7 @@ def _without_labels(table: pd.DataFrame, names: Named) -> tuple[pd.DataFrame, An
     if not own.any():
         known = [*map(str, table.columns), *map(str, table[names.judge].unique())]
         raise PlanError(
-            f"there is neither a column nor a {names.judge} "
+            f"there is neither a column nor a {names.judge} nor a metric "
             f"{names.human!r}{did_you_mean(names.human, known)}",
             column=str(names.human),
         )
@@ -222,8 +247,11 @@ def _labels_of(
         said = f"{names.judge} {names.human!r}"
     several = given.groupby(level=0).nunique()
     if (several > 1).any():
+        at = int(np.flatnonzero(answer == several.index[several > 1][0])[0])
+        named = ", ".join(str(rows[c].iloc[at]) for c in unit)
         raise DataError(
-            f"{said} has several labels for {int((several > 1).sum())} answers: choose one each",
+            f"{said} has several labels for {display.counted(int((several > 1).sum()), 'answer')} "
+            f"({named} is the first): choose one each",
             column=str(names.human) if isinstance(labels, pd.Series) else names.judge,
         )
     if given.empty:

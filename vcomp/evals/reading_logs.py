@@ -46,7 +46,8 @@ def read(
         ``"skip"`` them and name them in the report
     metadata : keys of the samples' metadata (of lm_eval the document's) that become columns, such
         as the passage that several questions share
-    columns : of tables: names of columns that are not understood, ``{"score": "points"}``
+    columns : names of columns that are not understood, or have another role: ``{"score":
+        "points"}`` of tables, ``{"prompt": "task"}`` of tasks that are forms of the same items
 
     Returns
     -------
@@ -100,7 +101,7 @@ def read(
             else:
                 others.append(file.name)
             file.forget()
-    logs = assemble(runs, _on_others(others))
+    logs = assemble(runs, _on_others(others), wanted.columns)
     if logs.table.empty:
         why = [*logs.notes, *logs.unscored["problem"].unique()[:3]]
         raise DataError("there are no scores in the logs: " + (" ".join(why) or "they are empty"))

@@ -444,7 +444,8 @@ def repetitions(
 ) -> Repetitions:
     """Return how answers change between identical runs, and how consistently they are right.
 
-    Runs are identical if nothing but the columns ``"epoch"`` and ``"run"`` distinguishes them.
+    Runs are identical if nothing but the columns ``"epoch"``, ``"run"`` and ``"seed"``
+    distinguishes them.
     Answers may have different numbers of them.
 
     Parameters

@@ -17,7 +17,7 @@ from vcomp.formula import REPLICATE
 if TYPE_CHECKING:
     import pandas as pd
 
-SAMPLED, FIXED, NUMBERED = ("item", "prompt", "judge"), ("task",), ("epoch", "run")
+SAMPLED, FIXED, NUMBERED = ("item", "prompt", "judge"), ("task",), ("epoch", "run", "seed")
 """Columns that are sampled, that are all there is, and that number repetitions, unless named."""
 
 _MOST_COLUMNS = 1_000
@@ -111,9 +111,12 @@ class Roles:
         if self.fixed:
             parts = [f"{task} {display.number(share)}" for task, share in shares.items()]
             weights = f"the weights {display.listed(parts)}" if parts else "equal weights"
+            forms = self.fixed == FIXED and "prompt" not in self.levels
+            instead = "; if they are forms of the same items, columns={'prompt': 'task'}"
             said.append(
                 f"All there is: {counted(self.fixed)}, with {weights}. If they stand for "
-                f"others, write sampled=[{', '.join(map(repr, self.fixed))}]."
+                f"others, write sampled=[{', '.join(map(repr, self.fixed))}]"
+                f"{instead if forms else ''}."
             )
         if self.repetition:
             said.append(f"{self.repetition} numbers repetitions of the same sample.")

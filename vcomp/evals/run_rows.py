@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vcomp.exceptions import DataError, did_you_mean
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -30,7 +32,7 @@ class Wanted:
     Attributes
     ----------
     metadata : keys of the data of a sample that become columns
-    columns : of tables: our name of a column → its name there
+    columns : our name of a column → its name there
     """
 
     metadata: tuple[str, ...] = ()
@@ -175,6 +177,37 @@ def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
         ]
         columns[name] = pd.Categorical.from_codes(np.concatenate(codes), united)
     return pd.DataFrame(columns)
+
+
+def renamed(table: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
+    """Return a table with other names of columns.
+
+    Parameters
+    ----------
+    table : of scores
+    columns : our name of a column → its name there; a column of our name goes if it is constant
+
+    Raises
+    ------
+    DataError
+        If there is no such column, or one of our name that varies.
+    """
+    for ours, theirs in columns.items():
+        if theirs not in table:
+            known = [str(name) for name in table if name not in ("content", "number", "problem")]
+            raise DataError(
+                f"no column {theirs!r}{did_you_mean(theirs, known)}, given as {ours!r}; the "
+                f"columns are {', '.join(map(repr, known))}",
+                column=str(theirs),
+            )
+        if ours == theirs:
+            continue
+        if ours in table and len(table[ours].dropna().unique()) > 1:
+            raise DataError(
+                f"column {ours!r} exists and varies: {theirs!r} cannot become it", column=ours
+            )
+        table = table.drop(columns=ours, errors="ignore").rename(columns={theirs: ours})
+    return table
 
 
 def _no_levels() -> pd.Index:

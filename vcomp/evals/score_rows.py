@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -11,6 +11,7 @@ from vcomp import display
 from vcomp.evals.eval_logs import EvalLogs
 from vcomp.evals.reading_logs import PathOfLog, read
 from vcomp.evals.roles import FIXED
+from vcomp.evals.run_rows import renamed
 from vcomp.exceptions import DataError, PlanError, warn
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ _OF_NUMBERS = {"integer", "floating", "mixed-integer-float", "boolean", "decimal
 ScoresOfEval: TypeAlias = "EvalLogs | pd.DataFrame | PathOfLog | Iterable[PathOfLog]"
 
 
-def scored_rows(scores: Any, score: str, metric: str | None) -> pd.DataFrame:
+def scored_rows(
+    scores: Any, score: str, metric: str | None, columns: Mapping[str, str] | None = None
+) -> pd.DataFrame:
     """Return the rows of logs or a table that have a score of one metric.
 
     Items that occur in several tasks have names of their own in each.
@@ -31,12 +34,10 @@ def scored_rows(scores: Any, score: str, metric: str | None) -> pd.DataFrame:
     scores : logs, their paths, or a table
     score : column of the scores
     metric : which of several metrics
+    columns : of logs that are read, and of tables: our name of a column → its name there
     """
-    table = _table_of(scores)
-    if not table.columns.is_unique:
-        name = table.columns[table.columns.duplicated()][0]
-        raise DataError(f"there are several columns {name!r}; name each differently", column=name)
-    table = _in_numbers(_scored(_of_metric(table, metric), score), score)
+    table = _of_metric(table_of(scores, columns), metric)
+    table = _in_numbers(_scored(table, score), score)
     return _with_own_items(table, FIXED[0]) if {"item", FIXED[0]} <= set(table) else table
 
 
@@ -50,14 +51,25 @@ def column_names(option: str, given: Any) -> list[str]:
     return names
 
 
-def _table_of(scores: Any) -> pd.DataFrame:
+def table_of(scores: Any, columns: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """Return the table of logs, of their paths, or itself."""
     import pandas as pd
 
     if isinstance(scores, EvalLogs):
+        if columns:
+            raise PlanError(
+                "these logs were read without columns=…, which decides which items are the same: "
+                "give it to vcomp.evals.read, or give the paths of the logs"
+            )
         return scores.table
     if isinstance(scores, pd.DataFrame):
-        return scores
-    return read(scores).table
+        if not scores.columns.is_unique:
+            name = scores.columns[scores.columns.duplicated()][0]
+            raise DataError(
+                f"there are several columns {name!r}; name each differently", column=name
+            )
+        return renamed(scores, columns or {})
+    return read(scores, columns=columns).table
 
 
 def _of_metric(table: pd.DataFrame, metric: str | None) -> pd.DataFrame:
