@@ -1,6 +1,6 @@
 """``python -m vcomp``: the command line."""
 
-from vcomp.cli import main
+from vcomp import cli
 
 if __name__ == "__main__":
-    main()
+    cli.main()
