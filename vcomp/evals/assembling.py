@@ -128,7 +128,7 @@ def _by_content(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     if not {"content", "item"} <= set(rows):
         return rows, []
     if "task" not in rows:  # it has another role
-        one = pd.Categorical.from_codes(np.zeros(len(rows), np.int8), ["all logs"])
+        one = pd.Categorical.from_codes(np.zeros(len(rows), np.int8), pd.Index(["all logs"]))
         found, notes = _by_content(rows.assign(task=one))
         return found.drop(columns="task"), notes
     known = rows.loc[rows["content"] > 0, ["task", "item", "content"]].drop_duplicates()

@@ -247,8 +247,8 @@ def _labels_of(
         said = f"{names.judge} {names.human!r}"
     several = given.groupby(level=0).nunique()
     if (several > 1).any():
-        at = int(np.flatnonzero(answer == several.index[several > 1][0])[0])
-        named = ", ".join(str(rows[c].iloc[at]) for c in unit)
+        row = int(np.flatnonzero(answer == several.index[several > 1][0])[0])
+        named = ", ".join(str(rows[c].iloc[row]) for c in unit)
         raise DataError(
             f"{said} has several labels for {display.counted(int((several > 1).sum()), 'answer')} "
             f"({named} is the first): choose one each",
