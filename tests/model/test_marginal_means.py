@@ -34,7 +34,8 @@ def test_means_are_those_of_predictions(res):
     assert again.drop(columns="group").equals(two.drop(columns="group"))
     whole = res.marginal_means([])
     assert whole.table["mean"].item() == pytest.approx(rows["predicted"].mean(), rel=1e-12)
-    assert whole.pairs.empty and "Marginal means of all" in str(whole)
+    assert whole.pairs.empty
+    assert "Marginal means of all" in str(whole)
     at = res.marginal_means("a", at={"b": ["u", "w"], "c": 2}).table["mean"]
     chosen = rows[rows["b"].isin(["u", "w"]) & (rows["c"] == 2)]
     np.testing.assert_allclose(at, chosen.groupby("a")["predicted"].mean(), rtol=1e-12)
