@@ -36,7 +36,7 @@ def root_of_differences(variances: FloatArray) -> FloatArray:
     Examples
     --------
     >>> R = root_of_differences(np.array([[0.0, 2.0, 5.0], [2.0, 0.0, 5.0], [5.0, 5.0, 0.0]]))
-    >>> np.square(R[1] - R[2]).sum().round(12)
+    >>> round(float(np.square(R[1] - R[2]).sum()), 12)
     5.0
     """
     own = variances[0]
