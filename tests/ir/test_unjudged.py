@@ -14,6 +14,9 @@ from vcomp.exceptions import DataError, VcompWarning
 from vcomp.ir.run_scores import score_runs
 from vcomp.ir.unjudged_documents import unjudged
 
+# ir_measures parses names by what later versions of Python do without.
+pytestmark = pytest.mark.filterwarnings("ignore:.*removed in Python 3.14:DeprecationWarning")
+
 RNG = np.random.default_rng(5)
 TOPICS = [f"{t}" for t in range(401, 405)]
 GRADES = {t: {f"d{k}": int(RNG.choice([0, 0, 1, 2])) for k in range(9)} for t in TOPICS}
