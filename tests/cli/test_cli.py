@@ -48,7 +48,7 @@ def test_the_main_job():
         "44 sys × 150 topic, fully crossed, balanced",
         "D-study sys × topic; object of measurement: sys",
         "For Eρ² = 0.95",
-        "Correlation of a ranking by n topic with the true ranking",
+        "Correlation of a ranking by n topics with the true ranking",
     ):
         assert line in done.stdout
     assert done.stderr == ""

@@ -104,10 +104,11 @@ def rank_text(
             tau.iloc[:, : len(facets)].to_numpy(), _rows(tau), _rows(tau_ap), strict=True
         )
     ]
+    sampled = " × ".join(map(display.levels_of, facets))
     table = display.simple_table(
         rows,
         [*facets, "Eτ", limits, "Eτ_AP", limits],
-        title=f"Correlation of a ranking by n {' × '.join(facets)} with the true ranking",
+        title=f"Correlation of a ranking by n {sampled} with the true ranking",
     )
     notes = [
         "Eτ: expected Kendall correlation with the true ranking; Eτ_AP gives its top more weight.",
