@@ -42,7 +42,7 @@ def refused(res, name):
     ("name", "expected"),
     [
         ("fit", "vcomp.fit(formula, data) fits another model"),
-        ("random_effects_cov", "for term, f in res.random_effects.items()"),
+        ("condVar", "write res.random_effects_cov('g', conditional=True)"),
         ("VarCorr", "write res.varcorr() (res is the result)"),
         ("ranef", "write res.random_effects (res is the result)"),
         ("fixef", "write res.fe_params (res is the result)"),
@@ -98,6 +98,9 @@ def test_names_of_statsmodels_have_its_numbers(res, data):
     assert one.scale == pytest.approx(there.scale, rel=1e-3)
     np.testing.assert_allclose(one.cov_re, there.cov_re, rtol=1e-3)
     np.testing.assert_allclose(one.fe_params, there.fe_params, rtol=1e-3)
+    ours = one.random_effects_cov("g", conditional=True)
+    for level, theirs in there.random_effects_cov.items():
+        np.testing.assert_allclose(ours.loc[level], theirs, rtol=1e-3)
     assert one.scale == one.vcomp["Residual"]
     assert list(res.cov_re.columns) == list(res.cov_re.index) == ["g", "h"]
     np.testing.assert_array_equal(res.cov_re, np.diag(res.vcomp[:2]))

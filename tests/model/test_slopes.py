@@ -76,6 +76,56 @@ def test_likelihood_effects_and_predictions_are_those_of_dense_matrices(res):
     np.testing.assert_allclose(res.predict(DATA, level="g[x]"), only, atol=1e-9)
 
 
+@pytest.mark.parametrize("conditional", [False, True])
+@pytest.mark.parametrize("form", ["bar", "double bar", "two bars", "intercepts", "weights"])
+def test_covariances_of_effects_are_those_of_dense_matrices(form, conditional):
+    rng = np.random.default_rng(3)
+    data = DATA.assign(h=rng.integers(0, 4, len(DATA)), k=rng.integers(0, 5, len(DATA)))
+    formula = {
+        "bar": "y ~ x + (x|g) + (1|h)",
+        "double bar": "y ~ x + (x||g) + (1|h)",
+        "two bars": "y ~ x + (1|k:h) + (0 + x|h:k) + (1|g)",
+        "intercepts": "y ~ x + (1|g) + (1|h)",
+        "weights": "y ~ x + (x|g) + (1|h)",
+    }[form]
+    w = 1.0 + np.arange(len(DATA)) % 3 if form == "weights" else np.ones(len(DATA))
+    res = vcomp.fit(formula, data, weights=w if form == "weights" else None)
+    term, column = ("k:h", "k") if form == "two bars" else ("g", "g")
+    v, names = res.vcomp, ["g", "g[x]"]
+    if form == "two bars":
+        names = ["k:h", "h:k[x]"]
+    elif form == "intercepts":
+        names = ["g"]
+    z = [data["x"].to_numpy() if name.endswith("[x]") else np.ones(len(data)) for name in names]
+    G = np.diag(v[names])
+    if "g[(Intercept),x]" in v:
+        G[0, 1] = G[1, 0] = v["g[(Intercept),x]"]
+    cells = data["k"] * 10 + data["h"] if column == "k" else data["g"]
+    other = "g" if column == "k" else "h"
+    levels = np.unique(cells)
+    Z = np.stack([(cells.to_numpy()[:, None] == levels) * c[:, None] for c in z], axis=2)
+    H = (data[other].to_numpy()[:, None] == np.unique(data[other])).astype(float)
+    V = np.einsum("nlq,qr,mlr->nm", Z, G, Z) + v[other] * H @ H.T + np.diag(v["Residual"] / w)
+    X, W = np.column_stack([np.ones(len(data)), data["x"]]), np.linalg.inv(V)
+    Q = W if conditional else W - W @ X @ np.linalg.solve(X.T @ W @ X, X.T @ W)
+    found = res.random_effects_cov(term, conditional=conditional)
+    assert list(found.columns) == names
+    for place, level in enumerate(levels):
+        expected = G - G @ Z[:, place].T @ Q @ Z[:, place] @ G
+        at = (level // 10, level % 10) if column == "k" else level
+        np.testing.assert_allclose(found.loc[at], expected, rtol=1e-8, atol=1e-10)
+    again = res.random_effects_cov(names[-1], conditional=conditional)
+    assert again.index.names[:-1] == res.random_effects[names[-1]].index.names
+    diagonal = found[names[0]].to_numpy()[:: len(names)]
+    errors = res.random_effects[names[0]]["conditional_se" if conditional else "se"]
+    np.testing.assert_allclose(np.sqrt(diagonal), errors, rtol=1e-9)
+
+
+def test_covariances_of_effects_are_of_a_random_term(res):
+    with pytest.raises(vcomp.EstimationError, match=r"no random term 'x'; terms are g, g\[x\]"):
+        res.random_effects_cov("x")
+
+
 def test_new_levels_have_no_effect(res):
     new = pd.DataFrame({"x": [2.0], "g": [999]})
     with pytest.raises(vcomp.DataError, match="999"):

@@ -19,6 +19,7 @@ from vcomp.estimators.likelihood import (
     MatricesLikelihood,
     Solution,
     predicted,
+    predicting,
     prediction_engine,
 )
 from vcomp.exceptions import DataError, EstimationError, VcompError, guarded
@@ -122,6 +123,41 @@ class RowAccess:
             for t, term in enumerate(design.terms)
         }
 
+    def effect_covariances(self, term: str, *, conditional: bool) -> pd.DataFrame:
+        """Return the covariance matrices of the prediction errors of the effects of each level.
+
+        Parameters
+        ----------
+        term : one whose levels they are
+        conditional : whether fixed effects are treated as known
+
+        Raises
+        ------
+        EstimationError
+            If the model has no such term.
+        """
+        design, stats = self.data.design, self.data.statistics
+        names = [t.name for t in design.terms]
+        if term not in names:
+            raise EstimationError(
+                f"the model has no random term {term!r}; terms are {', '.join(names)}", term=term
+            )
+        groups = frozenset(design.formula.random[names.index(term)].facets)
+        own = [t for t, r in enumerate(design.formula.random) if frozenset(r.facets) == groups]
+        levels = design.group_index(names.index(term))
+        if stats.blocks is None:
+            column = "conditional_se" if conditional else "se"
+            square = np.square(self.random_effects()[term][column].to_numpy())
+            return _stacked(levels, [term], square[:, None, None])
+        bars = [bar for bar, of_bar in enumerate(stats.blocks.terms) if of_bar[0] in own]
+        own = [t for bar in bars for t in stats.blocks.terms[bar]]
+        places = [_places(levels, design.group_index(stats.blocks.terms[bar][0])) for bar in bars]
+        with predicting():
+            found = MatricesLikelihood(stats, reml=True).effect_covariances(
+                self.components, bars, places, beta_known=conditional
+            )
+        return _stacked(levels, [names[t] for t in own], found)
+
     @property
     def components(self) -> FloatArray:
         """The estimates, negative ones as zero.
@@ -164,6 +200,26 @@ class RowAccess:
         beta = solve_positive(stats.XX, stats.Xy)
         cov_beta = np.zeros((beta.size, beta.size))
         return Solution(beta, cov_beta, zeros, lambda: (zeros, zeros))
+
+
+def _places(levels: pd.Index, other: pd.Index) -> LongArray:
+    """Return the places of levels in an index that may have its facets in another order."""
+    same: Any = other  # pandas' types have no levels of a MultiIndex
+    if other.nlevels > 1:
+        same = same.reorder_levels(list(levels.names))
+    return np.asarray(same.get_indexer(levels), dtype=np.int64)
+
+
+def _stacked(levels: pd.Index, effects: list[str], matrices: FloatArray) -> pd.DataFrame:
+    """Return the (q, q) matrices of levels one below the other."""
+    import pandas as pd
+
+    repeated = levels.repeat(len(effects))
+    arrays = [repeated.get_level_values(i) for i in range(levels.nlevels)]
+    rows = pd.MultiIndex.from_arrays(
+        [*arrays, effects * len(levels)], names=[*levels.names, "effect"]
+    )
+    return pd.DataFrame(matrices.reshape(len(rows), -1), index=rows, columns=effects)
 
 
 def require_rows(rows: RowAccess | None) -> RowAccess:
@@ -271,6 +327,49 @@ class Fitted:
         if self._rows is None and self._effects is not None:
             return self._effects.random_effects()
         return self._row_access.random_effects()
+
+    @guarded
+    def random_effects_cov(self, term: str, *, conditional: bool = False) -> pd.DataFrame:
+        """Return the covariance matrix of the predicted effects of each level.
+
+        It is that of the prediction errors û − u, of intercept and slopes such as ``g`` and
+        ``g[x]``: the diagonals are the squares of ``se`` in :attr:`random_effects`.
+
+        Parameters
+        ----------
+        term : a random term, which names the groups
+        conditional : whether fixed effects are treated as known, as in lme4's ``condVar`` and
+            statsmodels' ``random_effects_cov``; the diagonals are those of ``conditional_se``
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each level and effect, a column for each effect: ``.loc[level]`` is the
+            matrix of a level
+
+        Raises
+        ------
+        EstimationError
+            If the model has no such term.
+        DataError
+            If the result was loaded without its rows.
+
+        References
+        ----------
+        Henderson (1975), Best linear unbiased estimation and prediction under a selection model,
+        Biometrics 31, 423-447.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = {"y": [1, 2, 4, 4, 5, 5, 3, 6, 9], "x": [0, 1, 2] * 3, "g": list("aaabbbccc")}
+        >>> res = vcomp.fit("y ~ x + (x||g)", data)
+        >>> res.random_effects_cov("g").loc["a"].rename_axis(None).round(3)
+                  g   g[x]
+        g     0.971 -0.035
+        g[x] -0.035  0.539
+        """
+        return self._row_access.effect_covariances(term, conditional=conditional)
 
     @guarded
     def simulate(self, n: int = 1, rng: int | np.random.Generator | None = None) -> pd.DataFrame:

@@ -426,6 +426,22 @@ def test_components_that_cannot_be_distinguished(text, repeats, names):
         vcomp.VarianceComponentsModel(text.replace("||", "|"), frame).fit()
 
 
+def test_the_likelihood_of_a_factor_with_two_bars_is_a_ridge_of_that_of_one():
+    rng = np.random.default_rng(0)
+    g, c = np.repeat(np.arange(20), 9), np.tile(np.repeat([0, 1, 2], 3), 20)
+    y = rng.normal(size=180) + rng.normal(size=(20, 3))[g, c] + rng.normal(size=20)[g]
+    frame = pd.DataFrame({"y": y, "g": g, "c": np.array(list("abc"))[c]})
+    one = vcomp.fit("y ~ c + (0 + c|g)", frame)
+    for held in (0.0, 0.1, 0.4):
+        res = vcomp.fit("y ~ c + (c||g)", frame, hold={"g": held})
+        assert res.llf == pytest.approx(one.llf, rel=1e-11)
+        moved = one.vcomp.drop("Residual") - held
+        pd.testing.assert_series_equal(
+            res.vcomp[moved.index], moved, rtol=1e-5, atol=1e-6, check_names=False
+        )
+    assert vcomp.fit("y ~ c + (c|g)", frame).llf == pytest.approx(one.llf, rel=1e-11)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

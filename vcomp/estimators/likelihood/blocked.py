@@ -307,7 +307,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         if sums is not self.stats:
             return BlockedLikelihood(sums, reml=self.reml).fixed_forms(v, second=second)
         if not second and (v[:-1] > 0.0).all() and v[-1] < _SMALL_RESIDUAL * v.max():
-            from vcomp.estimators.likelihood.block_equations import refined_forms
+            from vcomp.estimators.likelihood.block_point import refined_forms
 
             return refined_forms(sums, v)
         return forms_of_point(self.eliminations.at(v), second=second)
