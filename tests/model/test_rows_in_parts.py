@@ -276,9 +276,25 @@ def test_sums_of_other_models_are_not_added():
 
 
 def test_what_needs_single_rows_is_refused():
-    res = model_of("y ~ x + (x|a) + (1|b)", DATA, stream=True, **SMALL).fit()
-    with pytest.raises(vcomp.DataError, match="stream=False"):
-        res.predict()
+    formula = "y ~ x + (x|a) + (1|b)"
+    res = model_of(formula, DATA, stream=True, **SMALL).fit()
+    merged = sum(vcomp.accumulate(formula, DATA[DATA["b"] % 2 == k]) for k in range(2)).fit()
+    kept = vcomp.fit(formula, DATA, stream=False)
+    for name, arguments in (
+        ("simulate", {"rng": 1}),
+        ("diagnose", {"n": 19}),
+        ("influence", {"facet": "b"}),
+        ("jackknife", {"facet": "b"}),
+        ("resample", {"facet": "b", "n": 3, "adjust": False}),
+        ("predict", {}),
+    ):
+        for other in (res, merged):
+            with pytest.raises(vcomp.DataError, match="stream=False"):
+                getattr(other, name)(**arguments)
+        getattr(kept, name)(**arguments)
+    with pytest.raises(vcomp.DataError, match=r"use res\.bootstrap\(\), which draws"):
+        merged.simulate()
+    assert merged.bootstrap(3).values.shape == (3, merged.vcomp.size)
     with pytest.raises(vcomp.DataError, match="or use interval='mls'"):
         res.conf_int(interval="robust")
     assert "read in parts" in str(res.summary())

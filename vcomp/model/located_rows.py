@@ -113,9 +113,10 @@ class Located:
         if new_levels not in ("zero", "raise"):
             raise DataError(f"new_levels={new_levels!r} is not known; it is 'zero' or 'raise'")
         if data is None:
+            rows = fitted.kept_rows
             chunk, columns = fitted.statistics.single_rows, fitted.fixed_columns
             slopes = slope_columns(fitted.design, columns, chunk.response.size)
-            rows, residuals = fitted.kept_rows, chunk.residual_codes
+            residuals = chunk.residual_codes
             known = residuals, rows.offset, rows.weights
             return cls(rows.labels, chunk.columns, chunk.codes, slopes, *known)
         design = fitted.design

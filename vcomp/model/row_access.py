@@ -99,7 +99,12 @@ class RowAccess:
         """Return new responses, one in each column."""
         import pandas as pd
 
-        rows = self.data.kept_rows
+        rows = self.data.rows
+        if rows is None:
+            raise DataError(
+                "simulate() draws a response for each row, and the rows were not kept; fit them "
+                "with stream=False, or use res.bootstrap(), which draws at the level of the sums"
+            )
         responses = self.generating().simulate(self.data.statistics.single_rows, n, rng)
         if rows.offset is not None:
             responses = responses + rows.offset[:, None]

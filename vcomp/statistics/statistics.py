@@ -243,8 +243,8 @@ class Statistics:
         """
         if self.cells.counts is not None:
             raise DataError(
-                "this needs rows, and these were read in batches: of each cell only the mean of "
-                "its scores is kept. Fit with stream=False"
+                "this needs single rows, and the fit has sums of cells, as its rows were read in "
+                "batches, on Dask, or in parts that were merged; fit the rows with stream=False"
             )
         return self.cells
 

@@ -222,7 +222,7 @@ def test_rows_are_not_kept(what):
 def test_rows_of_cells_with_several_scores_are_not_there():
     formula, data = gridded("replicated", seed=4)
     _, streamed = both(formula, data, 11)
-    with pytest.raises(vcomp.DataError, match="only the mean of its scores"):
+    with pytest.raises(vcomp.DataError, match="fit the rows with stream=False"):
         streamed.fit().jackknife(streamed.design.structure.facets[0])
 
 

@@ -59,6 +59,10 @@ _NO_SOURCE = (
     "there are no rows to read again: the fit is of saved statistics, or of sums made by Dask; "
     "fit the data themselves, with stream=True if they are large"
 )
+_NO_ROWS = (
+    "this needs the rows, and the fit is of saved or merged statistics, or of sums made by Dask; "
+    "fit the rows with stream=False"
+)
 
 ReadAgain: TypeAlias = "Callable[[Reading], Batches]"
 """Function that reads the same rows again, with another ``Reading``."""
@@ -180,7 +184,7 @@ class SummedData:
         if self.rows is None:
             n_columns = len(self.design.facets) + len(self.design.fixed.names)
             size = self.reading.memory_of_rows(self.statistics.n, n_columns)
-            raise DataError(_NO_SOURCE if self.again is None else _NOT_KEPT.format(size))
+            raise DataError(_NO_ROWS if self.again is None else _NOT_KEPT.format(size))
         return self.rows
 
     def read_again(self, progress: bool | None = False) -> Batches:
