@@ -109,7 +109,21 @@ def test_the_message_has_the_formula(written, formula):
         ({"random": "Part No"}, "y ~ x + (1|Q('Part No'))"),
         ({"groups": "g"}, "y ~ x + (1|g)"),
         ({"groups": DATA["g"]}, "y ~ x + (1|g)"),
-        ({"groups": "g", "vc_formula": {"h": "0 + C(h)"}}, "y ~ x + (1|g) + (1|g:h)"),
+        ({"groups": "g", "vc_formula": {"h": "0 + C(h)"}}, "y ~ x + (1|g:h)"),
+        (
+            {"groups": "g", "re_formula": "1", "vc_formula": {"h": "0 + C(h)"}},
+            "y ~ x + (1|g) + (1|g:h)",
+        ),
+        ({"groups": "g", "vc_formula": {"tall": "0 + C(h)"}}, "y ~ x + (1|g:h)"),
+        ({"re_formula": "0", "groups": "g", "vc_formula": {"h": "0 + C(h)"}}, "y ~ x + (1|g:h)"),
+        ({"groups": "g", "re_formula": "~x"}, "y ~ x + (1 + x|g)"),
+        ({"groups": "g", "re_formula": "0 + x"}, "y ~ x + (0 + x|g)"),
+        ({"groups": "Part No", "re_formula": "x - 1"}, "y ~ x + (0 + x|Q('Part No'))"),
+        ({"re_formula": "1 + x"}, "y ~ x + (1 + x|g)"),
+        ({"random": "~x|g"}, "y ~ x + (1 + x|g)"),
+        ({"random": "~ 1 + x | g"}, "y ~ x + (1 + x|g)"),
+        ({"random": "~ x - 1 | g"}, "y ~ x + (0 + x|g)"),
+        ({"random": {"g": "~x"}}, "y ~ x + (1 + x|g)"),
         ({"vc_formula": {"h": "0 + C(h)"}}, "y ~ x + (1|h)"),
         ({"class_": "g"}, "y ~ x + (1|g)"),
     ],
@@ -121,10 +135,37 @@ def test_random_terms_in_options(options, formula):
     components(formula)
 
 
-@pytest.mark.parametrize("random", ["~ x|g", "~ 1 + x | g"])
-def test_slopes_in_options(random):
-    with pytest.raises(vcomp.EstimationError, match="with random slopes of x it is"):
-        vcomp.fit("y ~ x", DATA, random=random)
+@pytest.mark.parametrize("left_out", [None, "re_formula", "vc_formula"])
+def test_random_terms_in_options_are_those_of_statsmodels(left_out):
+    """The advised formula has the covariance parameters and groups of the call that was made."""
+    formulas = pytest.importorskip("statsmodels.formula.api")
+    given = {"groups": "subject", "vc_formula": {"part": "0 + C(h)"}, "re_formula": "~x"}
+    given.pop(left_out, None)
+    with pytest.raises(vcomp.EstimationError) as caught:
+        vcomp.fit("y ~ x", DATA, **given)
+    res = vcomp.fit(re.search(r"'(y ~ .*)'", str(caught.value))[1], DATA)
+    theirs = formulas.mixedlm("y ~ x", DATA, **given)
+    parameters = theirs.k_re * (theirs.k_re + 1) // 2 + theirs.k_vc
+    assert len(res.vcomp) - 1 == parameters
+    assert ("subject[x]" in res.vcomp) == (theirs.k_re == 2)
+    if theirs.k_vc:
+        n_groups = sum(m.shape[1] for m in theirs.exog_vc.mats[0])
+        assert n_groups == len(res.random_effects["subject:h"])
+
+
+def test_slopes_take_the_place_of_the_intercepts_in_the_formula():
+    with pytest.raises(vcomp.EstimationError, match=r"'y ~ x \+ \(1 \+ x\|subject\)'"):
+        vcomp.fit("y ~ x + (1|subject)", DATA, re_formula="~x")
+    vcomp.fit("y ~ x + (1 + x|subject)", DATA)
+
+
+def test_a_transformed_response_is_advised_as_a_whole_formula():
+    with pytest.raises(vcomp.EstimationError, match="scores of 0 and 1 are fitted") as caught:
+        vcomp.fit("y ~ x + (1|subject)", DATA, family="gamma")
+    written = re.search(r"as in: '(.*)'", str(caught.value))[1]
+    logs = DATA.assign(y=np.log(DATA["y"]))
+    expected = vcomp.fit("y ~ x + (1|subject)", logs)
+    assert vcomp.fit(written, DATA).llf == pytest.approx(expected.llf, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +178,6 @@ def test_slopes_in_options(random):
         ({"var_weights": DATA["x"]}, "it is weights= here"),
         ({"exposure": "x"}, "offset(np.log(exposure))"),
         ({"family": "binomial"}, "responses are normal"),
-        ({"re_formula": "~x"}, "y ~ x + (1 + x|g)"),
         ({"correlation": "corAR1()"}, "residuals are independent"),
         ({"control": {}}, "max_iter="),
         ({"subset": "x > 0"}, "data.query"),

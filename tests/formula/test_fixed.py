@@ -90,7 +90,7 @@ def test_predictions_use_what_the_fit_remembered():
 def test_levels_are_remembered_and_new_ones_refused():
     part = fixed("g", {"g": G})
     np.testing.assert_array_equal(part.matrix({"g": ["c"]}, 1), [[1.0, 0.0, 1.0]])
-    with pytest.raises(vcomp.DataError, match=r"fixed part.*'z'"):
+    with pytest.raises(vcomp.DataError, match=r"expression of the formula.*'z'"):
         part.matrix({"g": ["z"]}, 1)
 
 
@@ -112,7 +112,7 @@ def test_functions_of_the_caller():
     ],
 )
 def test_what_python_cannot_evaluate(right, words):
-    with pytest.raises(vcomp.FormulaError, match="the fixed part of the formula") as caught:
+    with pytest.raises(vcomp.FormulaError, match="an expression of the formula") as caught:
         fixed(right, {"x": X, "g": G})
     assert "Error evaluating factor" not in str(caught.value)
     for word in words:

@@ -215,7 +215,7 @@ def test_an_error_points_at_its_place(text, message, place):
 def test_a_random_term_groups_by_columns(expression):
     message, place = fault(f"y ~ (1|{expression})")
     assert repr(expression) in message
-    assert "make it a column" in message
+    assert "groups of equal values are" in message
     assert place == (7, expression)
 
 

@@ -29,7 +29,7 @@ from vcomp.exceptions import (
     is_real,
     is_whole,
 )
-from vcomp.formula import REPLICATE
+from vcomp.formula import REPLICATE, in_formula
 from vcomp.inference import Quantities, TwoWayMeanSquares, VarianceComponents
 from vcomp.inference.intervals import FromComponents
 from vcomp.numerics import f_quantile
@@ -491,10 +491,11 @@ def _of_given(
     single = REPLICATE not in components.facet_names
     main = {next(iter(f)) for f in components.facets if len(f) == 1}
     if not crossed or not single or main != set(facets) or len(components.names) != 3:
+        first = in_formula(facets[0]) if facets else "object"
         raise PlanError(
             "intraclass correlations are of two crossed facets with one score a cell, such as "
-            f"(1|{facets[0] if facets else 'object'}) + (1|rater), and their residual; the "
-            f"components are {', '.join(components.names)}. A D-study has Eρ² and Φ of any design"
+            f"(1|{first}) + (1|rater), and their residual; the components are "
+            f"{', '.join(components.names)}. A D-study has Eρ² and Φ of any design"
         )
     if object_ is None:
         raise PlanError(f"object= is the object of measurement: {facets[0]!r} or {facets[1]!r}")

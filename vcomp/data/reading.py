@@ -118,7 +118,7 @@ class Reading:
 
     def _unknown(self, name: str, formula: Formula, source: Source) -> VcompError:
         """Return the error for a name that is not known, with what to write in its place."""
-        written = (formula.response, *formula.expressions, *formula.offsets)
+        written = (formula.response, *formula.expressions, *formula.offsets, *formula.slopes)
         for code in written:
             if name in names_in(code):
                 error = absent_name(name, code, source.columns, written)

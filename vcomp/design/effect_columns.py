@@ -10,7 +10,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, DesignError, EstimationError
-from vcomp.formula import INTERCEPT, EffectMatrix, FixedPart, Formula, RandomTerm
+from vcomp.formula import INTERCEPT, EffectMatrix, FixedPart, Formula, RandomTerm, in_formula
 
 _FAR = 1e3
 """Largest distance of the mean of a column from zero, in standard deviations: variances at zero
@@ -284,7 +284,7 @@ def _learned(term: RandomTerm, bar: CodedBar) -> EffectColumns:
     if set(part.names) <= {INTERCEPT}:
         raise DesignError(
             f"{term.written} has no slope: its factor has one level; write "
-            f"(1|{':'.join(term.facets)})",
+            f"(1|{in_formula(term.facets)})",
             term=term.name,
         )
     has_intercept = INTERCEPT in part.names
@@ -296,8 +296,10 @@ def _learned(term: RandomTerm, bar: CodedBar) -> EffectColumns:
     for name, spread, whole in zip(part.names, scale, size, strict=True):
         if spread <= _CONSTANT * whole:
             what = "zero in all rows" if whole == 0.0 else "constant"
+            others = tuple(effect for effect in term.effects if effect != name)
+            left = replace(term, effects=others).written if others else "the formula without it"
             raise DesignError(
-                f"{term.written} has a slope of {name!r}, which is {what}: leave it out",
+                f"{term.written} has a slope of {name!r}, which is {what}: write {left}",
                 term=term.name,
                 column=name,
             )

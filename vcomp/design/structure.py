@@ -17,6 +17,7 @@ from vcomp.formula import (
     Effect,
     closure,
     design_effects,
+    in_formula,
     parse_design,
 )
 from vcomp.markup import encodable
@@ -351,11 +352,15 @@ class Structure:
         last = places[-1] if places else None
         if last is not None and last.component == RESIDUAL:
             term = last.effect.term
-            what = f"(1|{term}) in the formula" if self.replicated else "several scores in a cell"
+            what = (
+                f"(1|{in_formula(term)}) in the formula"
+                if self.replicated
+                else "several scores in a cell"
+            )
             needs.append(f"{term} from error: {what}")
         absent = [place.effect.term for place in places if place.component is None]
         if absent:
-            terms = " + ".join(f"(1|{term})" for term in absent)
+            terms = " + ".join(f"(1|{in_formula(term)})" for term in absent)
             needs.append(f"{display.listed(absent)} from zero: {terms} in the formula")
         needs += [finding.rstrip(".") for finding in self.findings]
         if not needs:
@@ -372,7 +377,7 @@ class Structure:
         outer = display.listed(nearest)
         if facet in self.implicit:
             return f"{facet} from {whole}: the same levels of {facet} in several levels of {outer}"
-        how = f"(1|{facet}) in the formula"
+        how = f"(1|{in_formula(facet)}) in the formula"
         if self.claim is not None:
             how = f"a design in which {facet} and {outer} are crossed"
         return (

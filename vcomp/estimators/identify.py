@@ -16,7 +16,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.estimators.likelihood import residual_forms
 from vcomp.exceptions import DataError, DesignError
-from vcomp.formula import RESIDUAL, OmittedColumns
+from vcomp.formula import RESIDUAL, OmittedColumns, in_formula
 from vcomp.numerics import limited_blas, solve_positive
 from vcomp.statistics import Statistics
 
@@ -331,7 +331,7 @@ def _check_terms(stats: Statistics, names: Sequence[str], *, knows_residual: boo
             )
             if stats.blocks is None:
                 raise DesignError(
-                    f"{explained}; leave out (1|{name}) or the fixed factor", term=name
+                    f"{explained}; leave out (1|{in_formula(name)}) or the fixed factor", term=name
                 )
             raise DesignError(f"{explained}; leave it out, or the fixed factor", term=name)
     if knows_residual:

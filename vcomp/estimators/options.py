@@ -234,9 +234,9 @@ _ADVICE: Mapping[str, str] = {
     "freq_weights": "it is frequency= here",
     "var_weights": "it is weights= here",
     "exposure": "it is part of the formula: y ~ x + offset(np.log(exposure)) + (1|g)",
-    "family": "responses are normal; a transformed response is written np.log(y) ~ …",
+    "family": "family= is no option of a fit: responses are normal, and scores of 0 and 1 are "
+    "fitted as numbers; leave it out, or transform the response, as in",
     "link": "responses are normal; a transformed response is written np.log(y) ~ …",
-    "re_formula": _SLOPES,
     "exog_re": _SLOPES,
     "exog_vc": _COLUMNS,
     "endog": _COLUMNS,
@@ -271,6 +271,7 @@ _ADVICE: Mapping[str, str] = {
 _RANDOM = (
     "random",
     "groups",
+    "re_formula",
     "vc_formula",
     "random_effects",
     "class_",
@@ -298,42 +299,74 @@ def refuse_foreign(options: Mapping[str, Any], formula: object = None) -> None:
             method = "reml" if value else "ml"
             raise EstimationError(f"{name}={value!r} is written method={method!r} here")
         if name in _RANDOM:
-            terms = _terms(options)
-            written = f"{text} + {' + '.join(terms)}" if terms else f"{text} + (1|g)"
-            slopes = any(map(_has_slope, options.values()))
             raise EstimationError(
-                f"random terms are part of the formula, not of {name}=: {written!r}"
-                f"{'; with random slopes of x it is (1 + x|g)' * slopes}"
+                f"random terms are part of the formula, not of {name}=: "
+                f"{_with_terms(text, options)!r}"
+            )
+        if name == "family":
+            response, _, right = text.partition("~")
+            raise EstimationError(
+                f"{_ADVICE[name]}: 'np.log({response.strip()}) ~ {right.strip() or '(1|g)'}'"
             )
         if name in _ADVICE:
             raise EstimationError(f"{name}= is no option of a fit: {_ADVICE[name]}")
 
 
+def _with_terms(text: str, options: Mapping[str, Any]) -> str:
+    """Return a formula with the random terms that options of other libraries describe."""
+    terms = _terms(options)
+    alone = re.fullmatch(r"([^|]*)\(\s*1\s*\|([^|]*)\)\s*", text)
+    if alone and not _named(options.get("groups")) and "re_formula" in options:
+        return f"{alone[1]}({_effects(options['re_formula'])}|{alone[2].strip()})"
+    terms = terms or [f"({_effects(options.get('re_formula', '1'))}|g)"]
+    return " + ".join([text, *terms])
+
+
 def _terms(options: Mapping[str, Any]) -> list[str]:
-    """Return the random terms that options of other libraries describe, without slopes."""
-    groups = [name for value in _named(options.get("groups")) for name in [_written(value)]]
-    terms = list(groups)
-    for name in ("random", "random_effects", "class_", "subject", "re", "grouping"):
-        terms += [_written(value) for value in _named(options.get(name))]
+    """Return the random terms that options of other libraries describe."""
+    groups = [_written(group) for group, _ in _named(options.get("groups"))]
     vc = options.get("vc_formula")
-    for name in vc if isinstance(vc, Mapping) else ():
-        terms.append(":".join([*groups, _written(str(name))]))
-    return list(dict.fromkeys(f"(1|{term})" for term in terms if term))
+    # As in statsmodels, variance components take the place of the intercepts of the groups.
+    effects = _effects(options.get("re_formula", "0" if isinstance(vc, Mapping) else "1"))
+    terms = [f"({effects}|{group})" for group in groups if effects != "0"]
+    for name in ("random", "random_effects", "class_", "subject", "re", "grouping"):
+        named = _named(options.get(name))
+        terms += [f"({_effects(left)}|{_written(group)})" for group, left in named if group]
+    for name, columns in vc.items() if isinstance(vc, Mapping) else ():
+        levels = re.fullmatch(r"~?\s*(?:0\s*\+|-\s*1\s*\+)?\s*C\((.+)\)\s*", str(columns))
+        inner = str(name) if levels is None else levels[1].strip()
+        within = _written(inner) if not inner.startswith("Q(") else inner
+        terms.append(f"(1|{':'.join([*groups, within])})")
+    return list(dict.fromkeys(terms))
 
 
-def _named(value: Any) -> list[str]:
-    """Return the grouping columns of a text such as ``~1|g/h``, a list, a mapping or a column."""
+def _effects(formula: Any) -> str:
+    """Return the effects of a formula such as ``~x`` as a bar has them, ``1 + x``."""
+    text = formula.strip(" ~") if isinstance(formula, str) else "1"
+    without = re.fullmatch(r"(?:(?:0|-\s*1)\s*\+)?\s*(.+?)\s*(?:-\s*1|\+\s*0)?", text)
+    if text in ("", "0", "-1", "1") or without is None:
+        return "1" if text in ("", "1") else "0"
+    has_intercept = without[1] == text
+    return text if re.match(r"1\s*\+", text) else f"{int(has_intercept)} + {without[1]}"
+
+
+def _named(value: Any) -> list[tuple[str, str]]:
+    """Return columns of groups and the formulas of their effects.
+
+    They are of a text such as ``~x|g/h``, a list, a mapping or a column.
+    """
     if isinstance(value, str):
-        return [value.rpartition("|")[2].strip(" ~")]
-    if isinstance(value, Mapping | list | tuple):
-        return [name for part in value for name in _named(part)]
+        left, _, right = value.rpartition("|")
+        return [(right.strip(" ~"), left)]
+    if isinstance(value, Mapping):
+        pairs = [(_named(group), left) for group, left in value.items()]
+        return [
+            (name, left if isinstance(left, str) else "1") for g, left in pairs for name, _ in g
+        ]
+    if isinstance(value, list | tuple):
+        return [named for part in value for named in _named(part)]
     name = getattr(value, "name", None)  # of a column of a frame
-    return [name] if isinstance(name, str) else []
-
-
-def _has_slope(value: Any) -> bool:
-    text = value.partition("|")[0] if isinstance(value, str) else ""
-    return text.strip().startswith("~") and text.strip(" ~") not in ("1", "")
+    return [(name, "1")] if isinstance(name, str) else []
 
 
 def _written(name: str) -> str:

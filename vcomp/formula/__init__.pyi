@@ -9,6 +9,7 @@ from .coding import OmittedColumns as OmittedColumns
 from .coding import WideFactor as WideFactor
 from .coding import left_out_note as left_out_note
 from .dialects import absent_name as absent_name
+from .dialects import in_formula as in_formula
 from .dialects import in_python as in_python
 from .dialects import quoted as quoted
 from .effects import Effect as Effect

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import keyword
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -104,6 +104,81 @@ def _column_first(call: ast.Call, suffix: str, code: str) -> str:
     return f"{column}, with data.assign({column}={code.format(x=source)}) as the data"
 
 
+class _OfData(ast.NodeTransformer):
+    """Writes columns as those of a frame ``data``."""
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        match node:
+            case ast.Call(func=ast.Name(id="Q"), args=[ast.Constant() as name]):
+                return ast.Subscript(ast.Name("data", ast.Load()), name, ast.Load())
+            case ast.Call(func=ast.Name(id="I"), args=[inner]):
+                return self.visit(inner)
+            case ast.Call(func=ast.Name(id=name)) if not is_facet(name):
+                node.func = ast.Attribute(ast.Name("np", ast.Load()), name, ast.Load())
+        if isinstance(node.func, ast.Name):
+            node.args = [self.visit(inner) for inner in node.args]
+            return node
+        self.generic_visit(node)
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id == "np":
+            return node
+        return ast.Subscript(ast.Name("data", ast.Load()), ast.Constant(node.id), ast.Load())
+
+
+def is_facet(name: str) -> bool:
+    """Return whether ``name(g)`` may be levels of a facet within those of g, as SAS writes them.
+
+    Examples
+    --------
+    >>> is_facet("rater"), is_facet("Q"), is_facet("log")
+    (True, False, False)
+    """
+    of_numbers = name == "round" or isinstance(getattr(np, name, None), np.ufunc)
+    return name not in ("Q", "C", "I", *FUNCTIONS) and not of_numbers
+
+
+_BY_ROW = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Attribute, ast.Name, ast.Constant)
+"""Expressions whose values are those of columns, row by row."""
+
+
+def column_of(expression: ast.expr) -> str:
+    """Return a random term of the values of an expression, and how their column is made.
+
+    Examples
+    --------
+    >>> print(column_of(_parsed("log(x) > 1")))
+    (1|log_x_1), with data.assign(log_x_1=np.log(data['x']) > 1) as the data
+    """
+    inner = [node for node in ast.walk(expression) if isinstance(node, ast.expr)]
+    if not all(isinstance(node, _BY_ROW) for node in inner) or not _named_in(expression):
+        return "those of a column: compute it first"
+    if isinstance(expression, ast.Call) and ast.unparse(expression.func) in FUNCTIONS:
+        name, made = FUNCTIONS[ast.unparse(expression.func)](expression).partition(", ")[::2]
+        if made.startswith("with "):
+            return f"(1|{name}), {made}"
+    words = re.findall(r"\w+", ast.unparse(expression))
+    name = "_".join(word for word in words if word not in ("I", "Q", "np"))
+    name = name if name.isidentifier() else f"of_{name}"
+    made = ast.unparse(_OfData().visit(_InPython().visit(expression)))
+    return f"(1|{name}), with data.assign({name}={made}) as the data"
+
+
+def _named_in(expression: ast.expr) -> bool:
+    """Return whether an expression has a column."""
+    called = {id(node.func) for node in ast.walk(expression) if isinstance(node, ast.Call)}
+    return any(
+        (isinstance(node, ast.Name) and id(node) not in called)
+        or (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func) == "Q"
+            and isinstance(node.args[0], ast.Constant)
+        )
+        for node in ast.walk(expression)
+    )
+
+
 def _cut(call: ast.Call) -> str:
     breaks = _argument(call, 1, "breaks")
     number = "3" if breaks is None else ast.unparse(breaks)
@@ -180,6 +255,22 @@ def quoted(name: str) -> str:
     ('x', "Q('class')")
     """
     return name if name.isidentifier() and not keyword.iskeyword(name) else f"Q({name!r})"
+
+
+def in_formula(groups: str | Iterable[str]) -> str:
+    """Return groups as a random term names them: ``day:Q('Part No')``.
+
+    Parameters
+    ----------
+    groups : facets, or the name of a component, which joins them by colons
+
+    Examples
+    --------
+    >>> in_formula("day:Part No")
+    "day:Q('Part No')"
+    """
+    facets = groups.split(":") if isinstance(groups, str) else groups
+    return ":".join(map(quoted, facets))
 
 
 def in_python(text: str) -> str:
@@ -298,7 +389,8 @@ def unreadable(code: str) -> str:
     if called and called[1] in FUNCTIONS:
         return _in_place(called[1], called[2])
     if called and called[1] in RANDOM:
-        return f"a random term is written (1|{called[2]})"
+        groups = re.sub(r"[^:/*+]+", lambda found: quoted(found[0].strip()), called[2])
+        return f"a random term is written (1|{groups})"
     if called and all(_is_words(a.strip()) for a in called[2].split(",")):
         args = ", ".join(quoted(a.strip()) for a in called[2].split(","))
         return f"write {called[1]}({args})"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from vcomp.exceptions import PlanError, did_you_mean, is_whole
 from vcomp.formula.brennan import REPLICATE, BrennanDesign, parse_design
-from vcomp.formula.dialects import quoted
+from vcomp.formula.dialects import in_formula
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -246,5 +246,5 @@ def formula_text(response: str, terms: Iterable[Iterable[str]]) -> str:
     >>> formula_text("score", [["p"], ["p", "exam item"]])
     "score ~ (1|p) + (1|p:Q('exam item'))"
     """
-    bars = (f"(1|{':'.join(quoted(f) for f in facets)})" for facets in terms)
+    bars = (f"(1|{in_formula(facets)})" for facets in terms)
     return f"{response} ~ {' + '.join(bars)}"

@@ -25,6 +25,7 @@ from vcomp.formula.coding import (
     WideFactor,
     WideLimits,
 )
+from vcomp.formula.dialects import quoted
 from vcomp.formula.formula_terms import Formula, names_in
 from vcomp.formula.parser import patsy_description
 from vcomp.formula.transforms import TRANSFORMS
@@ -127,7 +128,7 @@ class FixedPart:
         except VcompError:
             raise
         except ValueError as error:  # of a transform, such as a spline with too few rows
-            raise FormulaError(f"the fixed part of the formula: {error}") from None
+            raise FormulaError(f"an expression of the formula: {error}") from None
         stateful = any(f.state.get("transforms") for f in info.factor_infos.values())
         of_factor = () if factor is None else factor.names()
         names = tuple(map(_plain_name, (*info.column_names, *of_factor)))
@@ -486,9 +487,9 @@ def _check_memory(columns: Mapping[str, Any], n_rows: int) -> None:
         check_memory(
             8.0 * n_levels * (SQUARES * n_levels + 3.0 * n_dense),
             f"column {name!r} of the fixed part has {n_levels:,} levels, whose columns need",
-            f"as a random term, (1|{name}), it needs no columns, and with its variance held at a "
-            f"million times that of the scores, hold={{{name!r}: ...}}, the other components are "
-            "those of the fixed factor",
+            f"as a random term, (1|{quoted(name)}), it needs no columns, and with its variance "
+            f"held at a million times that of the scores, hold={{{name!r}: ...}}, the other "
+            "components are those of the fixed factor",
         )
 
 
@@ -520,7 +521,7 @@ def _from_patsy(error: Any) -> str:
             "a term has missing values in rows whose columns have none, as the logarithm of a "
             "negative number; correct it, or make those values missing in the data",
         )
-    return f"the fixed part of the formula: {message}"
+    return f"an expression of the formula: {message}"
 
 
 def _plain_name(name: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.formula.brennan import RESIDUAL
+from vcomp.formula.dialects import in_formula
 
 INTERCEPT = "Intercept"
 """Name of the effect of an intercept, as patsy has it."""
@@ -48,7 +49,7 @@ class RandomTerm:
     @property
     def written(self) -> str:
         """The term as it is written in a formula."""
-        groups = ":".join(self.facets)
+        groups = in_formula(self.facets)
         if self.is_intercept:
             return f"(1|{groups})"
         slopes = [effect for effect in self.effects if effect != INTERCEPT]
@@ -117,7 +118,7 @@ class ResidualGroups:
     @property
     def written(self) -> str:
         """The facets as they are written in ``residual=``."""
-        return ":".join(self.facets)
+        return in_formula(self.facets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +290,11 @@ class Formula:
     def expressions(self) -> tuple[str, ...]:
         """The factors of the fixed part: columns and expressions."""
         return factors_of(self.fixed)
+
+    @property
+    def slopes(self) -> tuple[str, ...]:
+        """The factors of the slopes: columns and expressions."""
+        return tuple(code for term in self.random for code in factors_of(term.effects))
 
     @property
     def intercept_only(self) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, Json
 from vcomp.codec import stored
 from vcomp.exceptions import FormulaError
+from vcomp.formula.dialects import quoted
 from vcomp.formula.fixed import FixedPart
 from vcomp.formula.formula_terms import names_in
 
@@ -94,7 +95,7 @@ def level_rows(fixed: FixedPart, facet: str, means: FloatArray | None) -> LevelR
     if info.type == "numerical":
         raise FormulaError(
             f"{facet!r} is a numerical covariate of the fixed part, which has a slope and no "
-            f"levels; write C({facet}) in the formula to compare its values as levels"
+            f"levels; write C({quoted(facet)}) in the formula to compare its values as levels"
         )
     from patsy import builtins
 

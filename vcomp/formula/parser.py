@@ -20,7 +20,9 @@ from vcomp.formula.dialects import (
     NO_STRUCTURES,
     RANDOM,
     STRUCTURES,
+    column_of,
     in_python,
+    is_facet,
     quoted,
     refuse_foreign,
     unreadable,
@@ -417,7 +419,7 @@ def _random_terms(bar: Any) -> Iterator[RandomTerm]:
             code = leaf.token.extra
             raise _fault(
                 f"a random term groups by columns, and {code!r} is an expression; "
-                f"{_as_groups(code) or 'make it a column first'}",
+                f"{_as_groups(code)}",
                 leaf,
             )
         if ":" in name:
@@ -450,7 +452,7 @@ def _facet_name(code: str) -> str | None:
 
 
 def _as_groups(code: str) -> str:
-    """Return how groups of several columns are written; empty for other expressions."""
+    """Return how groups of several columns are written, or of the values of an expression."""
     expression = ast.parse(code.strip(), mode="eval").body
     match expression:
         case ast.Tuple(elts=parts) | ast.Call(func=ast.Name(id="interaction"), args=parts):
@@ -459,10 +461,10 @@ def _as_groups(code: str) -> str:
             parts = [left, right]
         case ast.Call(func=ast.Name(id=name)) if name in STRUCTURES:
             return NO_STRUCTURES
-        case ast.Call(func=ast.Name(id=inner), args=[ast.Name(id=outer)]) if inner != "Q":
+        case ast.Call(func=ast.Name(id=inner), args=[ast.Name(id=outer)]) if is_facet(inner):
             return f"groups of {inner} within {outer} are (1|{outer}:{inner})"
         case _:
-            return ""
+            return f"groups of equal values are {column_of(expression)}"
     names = [ast.unparse(part) for part in parts]
     both = " + ".join(f"(1|{name})" for name in names)
     return f"combinations of levels are (1|{':'.join(names)}), and separate terms {both}"

@@ -17,7 +17,7 @@ from vcomp._typing import FloatArray, Json
 from vcomp.codec import Format, from_plain, stored, to_plain
 from vcomp.display import SYMBOLS
 from vcomp.exceptions import PlanError, check_alpha
-from vcomp.formula import REPLICATE
+from vcomp.formula import REPLICATE, in_formula
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import (
     QUANTITIES,
@@ -416,7 +416,8 @@ def omitted_interaction(named: str, averaging: str) -> str:
     return (
         f"The cells hold several scores and the model has no term {named}: what varies from cell "
         f"to cell counts as error of single scores, which {averaging} averages out. Errors are "
-        f"too small if there is such variation: include {named}, in a formula as (1|{named})."
+        f"too small if there is such variation: include {named}, in a formula as "
+        f"(1|{in_formula(named)})."
     )
 
 

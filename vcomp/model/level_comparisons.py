@@ -19,7 +19,7 @@ from vcomp.exceptions import (
     check_one_of,
     did_you_mean,
 )
-from vcomp.formula import LevelRows, WideFactor, average_rows, level_rows, refuse
+from vcomp.formula import LevelRows, WideFactor, average_rows, in_formula, level_rows, refuse
 from vcomp.gtheory import omitted_interaction
 from vcomp.inference.hypotheses import (
     ContrastTest,
@@ -370,9 +370,10 @@ def _levels_of(
             "as if known; ddf= and cov_type= are for factors of the fixed part"
         )
     if test != "t":
+        name = in_formula(facet)
         raise PlanError(
             f"test={test!r} is for levels that are fixed, and {facet} is random: its predicted "
-            f"effects are shrunken. Use test='t', or fit C({facet}) in place of (1|{facet})"
+            f"effects are shrunken. Use test='t', or fit C({name}) in place of (1|{name})"
         )
     if access is None:
         differences, index = kept.differences(facet)

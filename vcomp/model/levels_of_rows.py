@@ -12,7 +12,7 @@ from vcomp._typing import FloatArray
 from vcomp.data import plain_label
 from vcomp.estimators.likelihood import difference_variances
 from vcomp.exceptions import EstimationError, VcompError
-from vcomp.formula import REPLICATE, LevelRows, average_rows, level_rows, refuse
+from vcomp.formula import REPLICATE, LevelRows, average_rows, in_formula, level_rows, refuse
 from vcomp.inference.pairwise import Pairs
 from vcomp.model.objects_of_rows import object_scores
 from vcomp.model.record import FitRecord
@@ -102,9 +102,10 @@ def term_levels(access: RowAccess, term: int, predicted: EffectSolution) -> Term
     design, stats, v = access.data.design, access.data.statistics, access.components
     name = design.terms[term].name
     if not v[term] > 0.0:
+        written = in_formula(name)
         raise EstimationError(
             f"the component of {name} is estimated at zero, so that all of its predicted effects "
-            f"are zero; to compare the levels as fixed, fit C({name}) in place of (1|{name})"
+            f"are zero; to compare the levels as fixed, fit C({written}) in place of (1|{written})"
         )
     row = average_rows(design.fixed, column_means(access)) - design.x_origin
     return TermLevels(

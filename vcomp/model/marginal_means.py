@@ -12,7 +12,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, did_you_mean, is_real
-from vcomp.formula import GridFactor, ReferenceGrid, factors_in
+from vcomp.formula import GridFactor, ReferenceGrid, factors_in, quoted
 from vcomp.inference.hypotheses import CovarianceOfFixed, DegreesOfFreedom
 from vcomp.inference.pairwise import CORRECTED, CorrectionName, PairwiseComparisons
 from vcomp.markup import encodable
@@ -278,8 +278,8 @@ def _factor(record: FitRecord, grid: ReferenceGrid, name: str) -> GridFactor:
         return factor
     if name in grid.covariates:
         raise PlanError(
-            f"{name!r} is a numerical covariate, which has no levels; write C({name}) in the "
-            f"formula for means at its values, or at={{{name!r}: …}} for means at one value",
+            f"{name!r} is a numerical covariate, which has no levels; write C({quoted(name)}) in "
+            f"the formula for means at its values, or at={{{name!r}: …}} for means at one value",
             column=name,
         )
     known = [names for factor in grid.factors for names in factor.names]

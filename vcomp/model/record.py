@@ -16,7 +16,7 @@ from vcomp.data import OffsetOfRows, WeightsOfRows
 from vcomp.design import Design, Structure
 from vcomp.estimators import Estimate, quadratic
 from vcomp.exceptions import DataError, EstimationError, VcompError
-from vcomp.formula import REPLICATE, RESIDUAL, closure, traits_of
+from vcomp.formula import REPLICATE, RESIDUAL, closure, in_formula, traits_of
 from vcomp.inference import (
     NOT_CONVERGED,
     LevelVariances,
@@ -428,7 +428,7 @@ class FitRecord:
         names = [e.effect.term for e in held if len(e.holds) > 1]
         return tuple(
             f"Residual holds {name} as if a weight reduced it as error: with weights that differ, "
-            f"(1|{name}) in the formula separates the two."
+            f"(1|{in_formula(name)}) in the formula separates the two."
             for name in names
         )
 

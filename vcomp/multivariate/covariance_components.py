@@ -18,6 +18,7 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.codec import stored
 from vcomp.estimators.likelihood import elements
 from vcomp.exceptions import EstimationError, PlanError, check_known, is_real
+from vcomp.formula import in_formula
 from vcomp.gtheory import PublishedComponents
 from vcomp.inference import TwoWayMeanSquares, VarianceComponents
 
@@ -337,7 +338,9 @@ def object_term(g: CovarianceComponents, object_: str | None) -> str:
     name = facets[0] if object_ is None else object_
     check_known(name, facets, "unknown facet {}; the G-study has", column=name)
     if name not in g.names:
-        raise PlanError(f"the model has no term (1|{name}), so its levels cannot be distinguished")
+        raise PlanError(
+            f"the model has no term (1|{in_formula(name)}), so its levels cannot be distinguished"
+        )
     if not g.linked[g.place(name)].all():
         raise PlanError(
             f"the variables do not all share levels of {name!r}, which therefore have no profiles"

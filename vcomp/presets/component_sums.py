@@ -11,7 +11,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import PlanError, did_you_mean, is_real
-from vcomp.formula import REPLICATE, RESIDUAL, refuse, traits_of
+from vcomp.formula import REPLICATE, RESIDUAL, in_formula, refuse, traits_of
 from vcomp.gtheory import PublishedComponents
 from vcomp.inference import Projected, Quantities, VarianceComponents
 from vcomp.inference.intervals import FromComponents, IntervalSource
@@ -102,10 +102,11 @@ def check_facet(role: str, name: object, components: VarianceComponents) -> str:
     """
     known = [f for f in components.facet_names if f != REPLICATE]
     if name not in known:
+        written = in_formula(str(name))
         raise PlanError(
             f"{role}={name!r} is not a facet of the random part{did_you_mean(name, known)}; "
-            f"facets are {', '.join(known)}. A facet enters by a term (1|{name}), or by the name "
-            "of a published component",
+            f"facets are {', '.join(known)}. A facet enters by a term (1|{written}), or by the "
+            "name of a published component",
             column=name,
         )
     return str(name)
@@ -139,7 +140,8 @@ def held_in_residual(res: VarianceComponentsResults | PublishedComponents) -> st
         return None
     which = effects[0] if len(effects) == 1 else f"{', '.join(effects[:-1])} and {effects[-1]}"
     if replicated:
-        return f"Repeatability holds {which}, as the formula has no term (1|{effects[-1]})."
+        term = f"(1|{in_formula(effects[-1])})"
+        return f"Repeatability holds {which}, as the formula has no term {term}."
     return (
         f"Repeatability holds {which}, as every cell has a single score: measure more than once "
         "in the same conditions to separate them."

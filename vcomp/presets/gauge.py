@@ -10,7 +10,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp.exceptions import PlanError, VcompError, check_alpha
-from vcomp.formula import closure
+from vcomp.formula import closure, in_formula
 from vcomp.gtheory import PublishedComponents
 from vcomp.inference import Projected, Quantities, VarianceComponents, check_policy
 from vcomp.model import IntervalMethod, VarianceComponentsResults
@@ -291,8 +291,8 @@ def _sources(
         (of_parts if facets - above <= product else others).append(name)
     if not of_parts:
         raise PlanError(
-            f"there is no component of {part!r}, so that parts do not differ; add (1|{part}) to "
-            f"the formula, which has {', '.join(components.names)}"
+            f"there is no component of {part!r}, so that parts do not differ; add "
+            f"(1|{in_formula(part)}) to the formula, which has {', '.join(components.names)}"
         )
     sources = {
         TOTAL_GAUGE: (*others, components.names[-1]),
@@ -306,7 +306,7 @@ def _sources(
     if not others:
         raise PlanError(
             f"there is no component of {operator!r}, so that reproducibility is not known; add "
-            f"(1|{operator}) to the formula, which has {', '.join(components.names)}"
+            f"(1|{in_formula(operator)}) to the formula, which has {', '.join(components.names)}"
         )
     return sources
 
@@ -406,7 +406,7 @@ def _pooling(
     outcome = f"F = {display.number(f_test[0], 3)}, {display.p_value(f_test[1])}"
     advice = (
         f"{interaction}: {outcome}. AIAG pools an interaction with p > {_POOLED_FROM} into "
-        f"repeatability: to do so, fit without (1|{interaction})."
+        f"repeatability: to do so, fit without (1|{in_formula(interaction)})."
     )
     return [advice]
 

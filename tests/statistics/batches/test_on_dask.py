@@ -217,7 +217,7 @@ def test_fixed_parts_that_cannot_be_learned(fixed):
     data, formula = with_numbers(data), formula.replace("~", f"~ {fixed} +")
     errors = []
     for options in ({"data": data}, {"data": data, "stream": True}, {"data": partitioned(data)}):
-        with pytest.raises(vcomp.FormulaError, match="the fixed part of the formula: ") as caught:
+        with pytest.raises(vcomp.FormulaError, match="an expression of the formula: ") as caught:
             vcomp.fit(formula, **options)
         errors.append(str(caught.value))
     assert len(set(errors)) == 1
