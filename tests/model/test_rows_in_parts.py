@@ -238,7 +238,7 @@ def test_missing_weights_of_a_late_batch_are_left_out():
 
 def test_a_constant_slope_is_refused_as_in_memory():
     for stream in (False, True):
-        with pytest.raises(vcomp.DesignError, match="which is constant: leave it out") as e:
+        with pytest.raises(vcomp.DesignError, match=r"which is constant: write \(1\|a\)") as e:
             model_of("y ~ (c|a)", DATA.assign(c=3.1), stream=stream, **SMALL)
         assert (e.value.term, e.value.column) == ("a", "c")
     # Constant in each part, but not in the whole
