@@ -19,7 +19,10 @@ LOGS = Path(__file__).parent / "logs"
 
 
 def scores(models=4, tasks=1, items=25, prompts=1, epochs=1, missing=0.0, seed=1):
-    """Return 0/1 scores of models, of which each is better than the one before."""
+    """Return 0/1 scores of models, of which each is better than the one before.
+
+    Each task has items of its own, and of 1000 t + i, i is the place of an item in task t.
+    """
     rng = np.random.default_rng(seed)
     shape = (models, tasks, items, prompts, epochs)
     m, t, i, p, e = (of.ravel() for of in np.indices(shape))
@@ -29,7 +32,7 @@ def scores(models=4, tasks=1, items=25, prompts=1, epochs=1, missing=0.0, seed=1
     data = pd.DataFrame({
         "model": np.array([f"m{k}" for k in range(models)])[m],
         "task": np.array([f"t{k}" for k in range(tasks)])[t],
-        "item": i, "prompt": p, "epoch": e,
+        "item": 1000 * t + i, "prompt": p, "epoch": e,
         "score": (rng.random(m.size) < 1.0 / (1.0 + np.exp(-logit))).astype(float),
     })  # fmt: skip
     sizes = {"task": tasks, "prompt": prompts, "epoch": epochs}
@@ -113,7 +116,7 @@ def test_noise_of_repetitions_over_fixed_prompts():
 
 def test_tasks_have_items_of_their_own_and_equal_weights():
     data = scores(tasks=2, items=30, seed=3)
-    data = data[(data["task"] == "t0") | (data["item"] < 10)]
+    data = data[(data["task"] == "t0") | (data["item"] < 1010)]
     found = vcomp.evals.study(data)
     assert found.roles.levels["item"] == 40
     by_task = data.groupby(["model", "task"])["score"].mean().unstack()
@@ -282,7 +285,7 @@ def test_rows_without_a_score():
 
 def test_one_model_has_equal_weights_of_fixed_facets_of_any_name():
     data = scores(models=1, tasks=2, items=30, prompts=3, seed=3)
-    data = data[(data["task"] == "t0") | (data["item"] < 10)]
+    data = data[(data["task"] == "t0") | (data["item"] < 1010)]
     odd = data.rename(columns={"task": "my task"}).assign(
         item=data["task"] + data["item"].astype(str)
     )
@@ -410,7 +413,7 @@ def test_the_page_in_json(of_three_prompts, tmp_path):
 @pytest.fixture(scope="module")
 def of_two_tasks():
     data = scores(models=4, tasks=2, items=30, seed=3)
-    return data[(data["task"] == "t0") | (data["item"] < 12)]
+    return data[(data["task"] == "t0") | (data["item"] < 1012)]
 
 
 def test_scores_are_macro_averages_with_given_weights(of_two_tasks):
@@ -518,12 +521,14 @@ def test_models_that_lack_a_task_are_named():
     assert " others that are compared; " in said or "may be as good" in said
     assert vcomp.evals.study(data, sampled=["task"]).not_compared == ()
     for models in (["m0", "m1"], ["m1"]):
-        some = data[data["model"].isin(models) & ((data["item"] > 3) | (data["task"] == "t0"))]
+        some = data[data["model"].isin(models) & ((data["item"] > 1003) | (data["task"] == "t0"))]
         some = some.assign(of=np.where(some["item"] % 2, "p", "q"))
         some = some[(some["task"] == "t0") | (some["of"] == "p") | (some["model"] != models[0])]
         fixed = ["of"] if len(models) == 1 else []
         if fixed:
-            rest = some.assign(task="t1")[some["of"] == "p"].assign(item=lambda x: x["item"] + 20)
+            rest = some.assign(task="t1")[some["of"] == "p"].assign(
+                item=lambda x: x["item"] + 2000
+            )
             some = pd.concat([some, rest])
         with pytest.raises(vcomp.DataError, match=f"{models[-1]} lacks scores: a mean over all"):
             vcomp.evals.study(some, fixed=fixed)
@@ -556,20 +561,55 @@ def test_scores_without_errors_or_numbers():
         pd.testing.assert_frame_equal(vcomp.evals.study(other).table, table)
 
 
+def test_items_that_tasks_share_have_their_covariance_in_the_errors():
+    """The error of a mean over tasks is that of the items' means over tasks."""
+    rng = np.random.default_rng(5)
+    m, t, i = (of.ravel() for of in np.indices((2, 3, 30)))
+    value = 0.4 * m + rng.normal(size=30)[i] + rng.normal(size=(2, 30))[m, i]
+    value += 0.3 * rng.normal(size=value.size)
+    data = pd.DataFrame({"model": m, "task": t, "item": i, "score": value})
+    found = vcomp.evals.study(data)
+    of_items = value.reshape(2, 3, 30).mean(axis=1)
+    paired = stats.ttest_rel(of_items[0], of_items[1])
+    pair = found.comparisons.table.iloc[0]
+    assert pair["std_error"] == pytest.approx(
+        (of_items[0] - of_items[1]).std(ddof=1) / np.sqrt(30), rel=1e-6
+    )
+    assert pair["df"] == pytest.approx(29.0, rel=1e-6)
+    assert pair["p_value"] == pytest.approx(paired.pvalue, rel=1e-5)
+    alone = vcomp.evals.study(data[data["model"] == 1]).table["std_error"].item()
+    assert alone == pytest.approx(of_items[1].std(ddof=1) / np.sqrt(30), rel=1e-6)
+    said = printed_words(found)
+    assert "Tasks share items: an item with the same name in several tasks is one" in said
+    assert "columns={'prompt': 'task'}" in said
+    # As other items they would look surer.
+    apart = vcomp.evals.study(data, sampled=["task:item"])
+    assert apart.comparisons.table["std_error"].item() < 0.8 * pair["std_error"]
+    named = data.assign(item=data["task"].astype(str) + "/" + data["item"].astype(str))
+    pd.testing.assert_frame_equal(apart.table, vcomp.evals.study(named).table)
+    assert "share items" not in printed_words(apart)
+    both = vcomp.evals.study(data).multivariate
+    made = vcomp.fit_multivariate("score ~ (1|model) + (1|item)", data, variable="task")
+    assert both.matrix("item").to_numpy() == pytest.approx(made.matrix("item").to_numpy())
+
+
 def test_items_of_tasks_whose_joined_names_are_alike():
     data = scores(models=2, tasks=2, items=6)
-    data["item"] = data["item"].astype(str)
+    data["item"] = (data["item"] % 1000).astype(str)
     first = data["task"] == "t0"
     alike = data.assign(
         task=np.where(first, "a/b", "a"), item=data["item"].where(first, "b/" + data["item"])
     )
     alike = alike.assign(item=alike["item"].where(alike["item"] != "b/5", "0"))
-    table = vcomp.evals.study(alike).table
-    pd.testing.assert_frame_equal(table, vcomp.evals.study(data).table, rtol=1e-9)
+    own = {"sampled": ["task:item"]}
+    table = vcomp.evals.study(alike, **own).table
+    pd.testing.assert_frame_equal(table, vcomp.evals.study(data, **own).table, rtol=1e-9)
     data.iloc[0, list(data).index("item")] = None
     with pytest.warns(vcomp.VcompWarning, match="1 of 24 rows have a missing value .item 1."):
-        without = vcomp.evals.study(data).table
-    pd.testing.assert_frame_equal(without, vcomp.evals.study(data.iloc[1:]).table)
+        without = vcomp.evals.study(data, **own).table
+    pd.testing.assert_frame_equal(without, vcomp.evals.study(data.iloc[1:], **own).table)
+    with pytest.raises(vcomp.PlanError, match=r"no column 'tsk' \(did you mean 'task'"):
+        vcomp.evals.study(data, sampled=["tsk:item"])
 
 
 def test_columns_with_quotes():

@@ -419,6 +419,21 @@ def test_tasks_have_equal_weights():
     assert row["df"] == pytest.approx((error**2).sum() ** 2 / (error**4 / df).sum(), rel=1e-12)
 
 
+def test_items_that_tasks_share_are_one_sample():
+    """The same answers in two tasks are as sure as those of one."""
+    data = judged_table()
+    once = vcomp.evals.judges(data, human="gold")
+    two = pd.concat([data.assign(task="s"), data.assign(task="t")])
+    twice = vcomp.evals.judges(two, human="gold")
+    columns = ["labels_std_error", "estimate", "std_error", "df", "low", "high"]
+    np.testing.assert_allclose(twice.anchored[columns], once.anchored[columns], rtol=1e-12)
+    apart = two.assign(item=two["task"] + two["item"].astype(str))
+    others = vcomp.evals.judges(apart, human="gold").anchored["std_error"]
+    np.testing.assert_allclose(others, once.anchored["std_error"] / math.sqrt(2.0), rtol=1e-12)
+    inside = vcomp.evals.judges(two, human="gold", sampled=["task:item"]).anchored["std_error"]
+    np.testing.assert_allclose(inside, others, rtol=1e-12)
+
+
 def test_the_human_may_be_one_of_the_judges(table, card):
     labels = table.dropna().drop_duplicates(["model", "item"])
     rows = labels[["model", "item"]].assign(judge="expert", score=labels["human"])

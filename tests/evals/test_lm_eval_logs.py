@@ -22,7 +22,7 @@ DATE = "2026-01-01T00-00-00.000000"
 
 def write(folder, lines, *, task="t", date=DATE, model="m", results=True):
     """Write a file of samples, with the results of its run."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True, parents=True)
     path = folder / f"samples_{task}_{date}.jsonl"
     path.write_text("".join(json.dumps(LINE | line) + "\n" for line in lines), "utf-8")
     if results:
@@ -204,6 +204,43 @@ def test_scores_that_are_not_there_are_not_zeros(tmp_path):
     ]  # fmt: skip
     assert logs.report[["scores", "unscored"]].to_numpy().tolist() == [[1, 4]]
     assert "not scored (2)" in str(logs)
+
+
+# Names of items ---------------------------------------------------------------------------------
+
+
+def items_of(folder, tasks):
+    """Write a task a list of documents, and return the items that are read, by task."""
+    for k, (task, documents) in enumerate(tasks.items()):
+        lines = [{"doc_id": n, "doc_hash": f"{doc:x}" * 64} for n, doc in enumerate(documents)]
+        write(folder / str(k), lines, task=task)
+    table = vcomp.evals.read(folder).table
+    return {task: table.loc[table["task"] == task, "item"].tolist() for task in tasks}
+
+
+def test_equal_names_of_items_are_equal_items(tmp_path):
+    other = items_of(tmp_path / "a", {"law": [1, 2], "maths": [3, 4]})
+    assert other == {"law": ["law/0", "law/1"], "maths": ["maths/0", "maths/1"]}
+    same = items_of(tmp_path / "b", {"plain": [1, 2], "upper": [1, 2]})
+    assert same == {"plain": ["0", "1"], "upper": ["0", "1"]}
+    # A part of the documents, which have other places there.
+    part = items_of(tmp_path / "c", {"all": [1, 2, 3], "hard": [3, 2], "else": [4]})
+    assert part["hard"] == [part["all"][2], part["all"][1]]
+    assert part["all"][1] == "2" * 16
+    assert part["else"] == ["0"]
+
+
+def test_tasks_with_the_same_documents_share_items(tmp_path):
+    rng = np.random.default_rng(1)
+    for model in "mn":
+        for task in ("plain", "upper"):
+            lines = [
+                {"doc_id": k, "doc_hash": f"{k + 1:x}" * 64, "em": k + rng.normal()}
+                for k in range(9)
+            ]
+            write(tmp_path / model / task, lines, task=task, model=model)
+    found = vcomp.evals.study(tmp_path)
+    assert (found.roles.levels["item"], found.roles.shares_items) == (9, True)
 
 
 # Tasks that are forms of the same items ---------------------------------------------------------

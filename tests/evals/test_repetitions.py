@@ -182,3 +182,20 @@ def test_logs_of_inspect():
     n, c = runs["size"], runs["sum"]
     passed = 1.0 - (n - c) * (n - c - 1) / (n * (n - 1))
     assert found == pytest.approx(passed.groupby(level="item").mean().mean(), rel=1e-12)
+
+
+def test_items_that_tasks_share_are_one_sample():
+    rng = np.random.default_rng(3)
+    task, item, epoch = (of.ravel() for of in np.indices((2, 20, 3)))
+    ability = rng.normal(size=20)
+    score = (ability[item] + rng.normal(size=item.size) > 0.0).astype(float)
+    data = pd.DataFrame({"model": "a", "task": task, "item": item, "epoch": epoch, "score": score})
+    every = [np.ptp(score.reshape(2, 20, 3)[:, :, list(k)], axis=2) for k in
+             combinations(range(3), 2)]  # fmt: skip
+    of_items = np.mean(every, axis=(0, 1))
+    row = vcomp.evals.repetitions(data).flicker(2).loc["a"]
+    assert row["estimate"] == pytest.approx(of_items.mean(), rel=1e-12)
+    assert row["std_error"] == pytest.approx(of_items.std(ddof=1) / np.sqrt(20), rel=1e-12)
+    apart = vcomp.evals.repetitions(data, sampled=["task:item"]).flicker(2).loc["a"]
+    of_tasks = np.mean(every, axis=0).std(axis=1, ddof=1) / np.sqrt(20)
+    assert apart["std_error"] == pytest.approx(np.hypot(*of_tasks) / 2, rel=1e-12)

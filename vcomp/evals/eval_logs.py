@@ -72,11 +72,8 @@ class EvalLogs(display.Printed):
 
     def _size(self) -> str:
         facets = ("model", "task", "item", "epoch", "prompt", "judge", "metric")
-        groups = {"item": ["task", "item"]} if "task" in self.table else {}
         sizes = [
-            display.counted(
-                len(self.table[groups.get(name, [name])].dropna().drop_duplicates()), name
-            )
+            display.counted(self.table[name].nunique(), name)
             for name in facets
             if name in self.table
         ]

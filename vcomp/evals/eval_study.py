@@ -24,7 +24,7 @@ from vcomp.evals.next_data import (
 )
 from vcomp.evals.page import EvalPage, page_of
 from vcomp.evals.roles import FIXED, Roles, copies, roles_of, task_shares
-from vcomp.evals.score_rows import ScoresOfEval, column_names, scored_rows
+from vcomp.evals.score_rows import ScoresOfEval, column_names, sampled_levels, scored_rows
 from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, guarded, visible
 from vcomp.formula import RESIDUAL
 from vcomp.gtheory import DStudy
@@ -65,7 +65,7 @@ class EvalStudy(display.Printed):
     comparisons : all pairs of models at once; None of one model
     fit : of the scores, with models fixed
     alpha : intervals and sets have confidence 1 − alpha
-    data : the scores that were fitted, with items of their own in each task
+    data : the scores that were fitted
     prices : of data, or None
     budget : for the whole of the data, or None
     task_shares : weights of tasks in the scores, with a sum of 1; empty if they are equal
@@ -123,7 +123,7 @@ class EvalStudy(display.Printed):
         if self.comparisons is None:
             raise DataError(f"there is one {self.roles.model}: tasks do not distinguish any",
                             column=self.roles.model)  # fmt: skip
-        return fit_multivariate(self.roles.within_tasks, self.data, variable=FIXED[0])
+        return fit_multivariate(self.roles.within_tasks(self.data), self.data, variable=FIXED[0])
 
     @cached_property
     def components(self) -> VarianceComponentsResults:
@@ -408,7 +408,7 @@ def study(
     columns : other names or roles of columns, as of :func:`read`: ``{"prompt": "task"}`` of tasks
         that are forms of the same items
     sampled : facets that stand for others like them, besides ``"item"``, ``"prompt"`` and
-        ``"judge"``
+        ``"judge"``; ``"task:item"`` of a table whose tasks use the same names for other items
     fixed : facets whose levels are all there is, besides ``"task"``. Means have equal weights over
         them
     alpha : intervals and sets of ranks have confidence 1 − alpha
@@ -446,8 +446,8 @@ def study(
     """
     check_alpha(alpha)
     check_one_of("test", test, ("t", "tukey", "max-t"))
-    sampled, fixed = column_names("sampled", sampled), column_names("fixed", fixed)
-    table = scored_rows(scores, score, metric, columns)
+    fixed = column_names("fixed", fixed)
+    table, sampled = sampled_levels(scored_rows(scores, score, metric, columns), sampled)
     roles = roles_of(table, system, score, sampled, fixed)
     of_data = read_prices(prices, roles), read_budget(budget, prices)
     _check_varying(table, roles)

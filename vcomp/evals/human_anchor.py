@@ -7,7 +7,13 @@ import math
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.evals.item_sampling import JackknifedStatistics, summed_by, whole_df, without_each
+from vcomp.evals.item_sampling import (
+    JackknifedStatistics,
+    error_over_tasks,
+    summed_by,
+    whole_df,
+    without_each,
+)
 
 _NONE = 1e-12
 """Variance below which ratings, in units of their range, are all equal."""
@@ -39,11 +45,21 @@ def powered_mean(
     Angelopoulos, A. N., Duchi, J. C. and Zrnic, T. (2023). PPI++: efficient prediction-powered
     inference. arXiv:2311.01453.
     """
+    mean, sums, df, lam = _powered(judged, labels, items, lam)
+    # Equal answers do not show an error.
+    return mean, math.sqrt(float(sums @ sums)) or math.nan, df, lam
+
+
+def _powered(
+    judged: FloatArray, labels: FloatArray, items: LongArray, lam: float | None = None
+) -> tuple[float, FloatArray, float, float]:
+    """Return the mean, what each of the sorted items adds to its error, and the rest."""
     known = np.isfinite(labels)
     n, N = int(known.sum()), int((~known).sum())
-    _, places = np.unique(items, return_inverse=True)
+    found, places = np.unique(items, return_inverse=True)
+    unknown = np.full(found.size, np.nan)
     if np.unique(places[known]).size < 2:
-        return math.nan, math.nan, math.nan, math.nan
+        return math.nan, unknown, math.nan, math.nan
     # Equal labels, and equal ratings, are exactly 0 from the first.
     origin, judged = float(labels[known][0]), judged - judged[0]
     y, f = labels[known] - origin, judged - judged.mean()
@@ -62,11 +78,9 @@ def powered_mean(
         other[~known] = lam * (judged[~known] - judged[~known].mean()) / N
     parts = [_of_items(labelled, known, places), _of_items(other, ~known, places)]
     if lam and parts[1][1] < 2:
-        return math.nan, math.nan, math.nan, lam
-    variance = float(((parts[0][0] + parts[1][0]) ** 2).sum())
+        return math.nan, unknown, math.nan, lam
     df = whole_df([float(sums @ sums) for sums, _ in parts], [G - 1.0 for _, G in parts])
-    # Equal answers do not show an error.
-    return mean, math.sqrt(variance) or math.nan, df, lam
+    return mean, parts[0][0] + parts[1][0], df, lam
 
 
 ANCHORED = [
@@ -90,26 +104,37 @@ def anchored_mean(
     from scipy.special import stdtrit
 
     known, parts = np.isfinite(labels), []
+    plain: list[tuple[LongArray, FloatArray]] = []
+    powered: list[tuple[LongArray, FloatArray]] = []
     for task in np.unique(tasks):
         own = tasks == task
         alone = own & known
-        _, plain, _, _ = powered_mean(judged[alone], labels[alone], items[alone])
+        _, sums, _, _ = _powered(judged[alone], labels[alone], items[alone])
+        plain.append((np.unique(items[alone]), sums))
         said = float(labels[alone].mean()) if alone.any() else math.nan
-        powered = powered_mean(judged[own], labels[own], items[own])
-        parts.append((float(judged[own].mean()), said, plain, *powered))
+        mean, sums, df, lam = _powered(judged[own], labels[own], items[own])
+        powered.append((np.unique(items[own]), sums))
+        parts.append((float(judged[own].mean()), said, mean, df, lam))
     if not parts:
         return (0.0, 0.0, *[math.nan] * (len(ANCHORED) - 2))
-    mean_judged, said, plain, mean, error, df, lam = np.array(parts).T
-    T = len(parts)
-    v = (error / T) ** 2
-    total, whole = float(v.sum()), whole_df(v, df)
-    half = float(stdtrit(whole, 1.0 - 0.5 * alpha)) * math.sqrt(total) if whole > 0 else math.nan
-    estimate = float(mean.mean())
+    judged_means, labelled, means, degrees, lams = np.array(parts).T
+    # Equal answers do not show an error.
+    errors = [_or_nan(each, degrees) for each in (plain, powered)]
+    error, whole = errors[1]
+    half = float(stdtrit(whole, 1.0 - 0.5 * alpha)) * error if whole > 0 else math.nan
+    estimate = float(means.mean())
     return (
-        judged.size, int(known.sum()), float(mean_judged.mean()), float(said.mean()),
-        math.sqrt(float(plain @ plain)) / T, estimate, math.sqrt(total), whole,
-        estimate - half, estimate + half, float(lam.mean()),
+        judged.size, int(known.sum()), float(judged_means.mean()), float(labelled.mean()),
+        errors[0][0], estimate, error, whole, estimate - half, estimate + half,
+        float(lams.mean()),
     )  # fmt: skip
+
+
+def _or_nan(parts: list[tuple[LongArray, FloatArray]], degrees: FloatArray) -> tuple[float, float]:
+    """Return the error over tasks and its degrees of freedom; nan if a task has none."""
+    known = all(sums.size and float(sums @ sums) for _, sums in parts)
+    error, df = error_over_tasks(parts, degrees.tolist())
+    return (error, df) if known else (math.nan, df)
 
 
 def _of_items(values: FloatArray, own: BoolArray, places: LongArray) -> tuple[FloatArray, int]:

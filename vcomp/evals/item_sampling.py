@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -149,38 +149,73 @@ def mean_of_items(
     Parameters
     ----------
     values : (items,)
-    clusters : (items,) codes of the clusters
+    clusters : (items,) codes of the clusters; one that occurs in several tasks is the same
     tasks : (items,) codes of the tasks
 
     Notes
     -----
     Of a task with n items in G clusters, the variance is G/(G − 1) Σ_g e_g²/n², with e_g the sum
-    of deviations of a cluster; if each item is a cluster it is s²/n. Degrees of freedom are
-    Satterthwaite's over tasks.
+    of deviations of a cluster; if each item is a cluster it is s²/n. With several tasks it is that
+    of :func:`error_over_tasks`.
 
     Examples
     --------
     >>> mean_of_items(np.array([1.0, 2.0, 6.0]), np.arange(3), np.zeros(3, dtype=int))
     (3.0, 1.5275252316519468, 2.0)
     """
-    means, variances, degrees = [], [], []
-    found = np.unique(tasks)
-    for task in found:
+    means, sums, degrees = [], [], []
+    for task in np.unique(tasks):
         own = values[tasks == task]
-        _, group = np.unique(clusters[tasks == task], return_inverse=True)
+        codes = clusters[tasks == task]
+        G = np.unique(codes).size
         mean = float(own.mean())
-        sums = np.bincount(group, own - mean)
-        G = sums.size
+        scale = math.sqrt(G / (G - 1.0)) if G > 1 else math.nan
         means.append(mean)
         degrees.append(G - 1.0)
-        variances.append(G / (G - 1.0) * float(sums @ sums) / own.size**2 if G > 1 else math.nan)
-    weight = 1.0 / found.size
-    v = np.array(variances) * weight**2
-    total = float(v.sum())
-    df = whole_df(v, degrees)
+        sums.append((codes, scale * (own - mean) / own.size))
+    error, df = error_over_tasks(sums, degrees)
     mean = float(np.mean(means))
-    error = math.sqrt(total)
     return mean, error if error > _SMALL * abs(mean) else 0.0 * error, df
+
+
+def error_over_tasks(
+    parts: Sequence[tuple[LongArray, FloatArray]], degrees: Sequence[float]
+) -> tuple[float, float]:
+    """Return the standard error of a mean over tasks, and its degrees of freedom.
+
+    Parameters
+    ----------
+    parts : of each task the codes of its items, and what they add to the error of its mean
+    degrees : of freedom of each task
+
+    Notes
+    -----
+    The error of an item is the sum of what it adds in all tasks, so that items which tasks share
+    have their covariance. Degrees of freedom are Satterthwaite's over tasks; tasks that share
+    items have together those of the fewest.
+
+    Examples
+    --------
+    >>> items, errors = np.arange(2), np.array([0.5, -0.5])
+    >>> error_over_tasks([(items, errors), (items, errors)], [1.0, 1.0])  # as of one task
+    (0.7071067811865476, 1.0)
+    >>> error_over_tasks([(items, errors), (items + 2, errors)], [1.0, 1.0])
+    (0.5, 2.0)
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    n = [codes.size for codes, _ in parts]
+    found, places = np.unique(np.concatenate([codes for codes, _ in parts]), return_inverse=True)
+    tasks = np.repeat(np.arange(len(parts)), n)
+    sums = np.bincount(places, np.concatenate([values for _, values in parts])) / len(parts)
+    size = len(parts) + found.size
+    links = coo_array((np.ones(tasks.size), (tasks, len(parts) + places)), shape=(size, size))
+    _, group = connected_components(links, directed=False)
+    variances = np.bincount(group[len(parts) :], sums**2)
+    fewest = np.full(variances.size, np.inf)
+    np.minimum.at(fewest, group[: len(parts)], degrees)
+    return math.sqrt(variances.sum()), whole_df(variances, fewest)
 
 
 def whole_df(variances: ArrayLike, degrees: ArrayLike) -> float:

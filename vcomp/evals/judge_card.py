@@ -30,7 +30,13 @@ from vcomp.evals.judged_answers import (
     with_labels_as_judge,
 )
 from vcomp.evals.rater_agreement import of_all, of_two
-from vcomp.evals.score_rows import ScoresOfEval, column_names, scored_rows, table_of
+from vcomp.evals.score_rows import (
+    ScoresOfEval,
+    column_names,
+    sampled_levels,
+    scored_rows,
+    table_of,
+)
 from vcomp.exceptions import DataError, PlanError, check_alpha, guarded
 from vcomp.inference.pairwise import adjusted
 
@@ -522,6 +528,7 @@ def judges(
     score: str = "score",
     judge: str = "judge",
     metric: str | None = None,
+    columns: Mapping[str, str] | None = None,
     families: Mapping[Any, Any] | str | None = None,
     human: str | None = None,
     repeated: str | None = None,
@@ -539,6 +546,7 @@ def judges(
     score : column of the ratings, numbers or text
     judge : column of the judges
     metric : which of several metrics
+    columns : other names or roles of columns, as of :func:`study`
     families : the family of models and judges, as ``{"gpt-4": "openai"}``, or the column of the
         models' families; if None, each model is a family, so that a judge may favour itself
     human : the column of human labels, the judge that is human, or the metric that is the truth;
@@ -575,10 +583,10 @@ def judges(
     [-0.375, 0.375]
     """
     check_alpha(alpha)
-    names = Named(system, judge, score, human, repeated,
-                  tuple(column_names("sampled", sampled)),
-                  tuple(column_names("fixed", fixed)))  # fmt: skip
-    table, metric = with_labels_as_judge(table_of(scores), names, metric)
+    fixed = tuple(column_names("fixed", fixed))
+    table, sampled = sampled_levels(table_of(scores, columns), sampled)
+    names = Named(system, judge, score, human, repeated, tuple(sampled), fixed)
+    table, metric = with_labels_as_judge(table, names, metric)
     table = scored_rows(table, score, metric)
     rows = table
     if isinstance(families, str) and families in table:

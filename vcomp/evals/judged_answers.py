@@ -12,7 +12,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
 from vcomp.evals.rater_agreement import Ratings
-from vcomp.evals.roles import FIXED, NUMBERED, SAMPLED, check_cells
+from vcomp.evals.roles import FIXED, NUMBERED, SAMPLED, check_cells, check_column
 from vcomp.exceptions import DataError, PlanError, did_you_mean, warn
 
 if TYPE_CHECKING:
@@ -165,17 +165,11 @@ def with_labels_as_judge(
 
 def _check_named(table: pd.DataFrame, names: Named) -> None:
     """Refuse names that are no columns."""
-    known = list(map(str, table.columns))
     wanted = [names.judge, names.score, *names.sampled, *names.fixed]
     wanted += [names.repeated] if names.repeated is not None else []
     wanted += [names.model] if names.model != "model" else []
     for name in wanted:
-        if name not in table:
-            raise PlanError(
-                f"there is no column {name!r}{did_you_mean(name, known)}; there are "
-                f"{', '.join(map(repr, known))}",
-                column=str(name),
-            )
+        check_column(table, name)
 
 
 def _with_a_judge(table: pd.DataFrame, names: Named) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,13 +14,12 @@ from vcomp import display
 from vcomp._typing import FloatArray, LongArray
 from vcomp.evals.eval_study import EvalStudy, study
 from vcomp.evals.item_sampling import mean_of_items, share_limits
-from vcomp.evals.roles import FIXED, Roles, roles_of
-from vcomp.evals.score_rows import ScoresOfEval, column_names, scored_rows
+from vcomp.evals.roles import FIXED, Roles, check_column, roles_of
+from vcomp.evals.score_rows import ScoresOfEval, column_names, sampled_levels, scored_rows
 from vcomp.exceptions import (
     DataError,
     PlanError,
     check_alpha,
-    did_you_mean,
     guarded,
     is_real,
     visible,
@@ -436,6 +435,7 @@ def repetitions(
     system: str = "model",
     score: str = "score",
     metric: str | None = None,
+    columns: Mapping[str, str] | None = None,
     sampled: Iterable[str] = (),
     fixed: Iterable[str] = (),
     cluster: str | None = None,
@@ -455,6 +455,7 @@ def repetitions(
     system : column of the models, or other systems
     score : column of the scores; a column of text, such as the answers, has flicker only
     metric : which of several metrics
+    columns : other names or roles of columns, as of :func:`study`
     sampled, fixed : facets besides the usual ones, as of :func:`study`
     cluster : column of what several items share, such as a passage: clusters are sampled, not
         items
@@ -490,15 +491,10 @@ def repetitions(
     ([0.5], [0.25])
     """
     check_alpha(alpha)
-    sampled, fixed = column_names("sampled", sampled), column_names("fixed", fixed)
-    table = scored_rows(scores, score, metric)
-    if cluster is not None and cluster not in table:
-        known = list(map(str, table.columns))
-        raise PlanError(
-            f"there is no column {cluster!r}{did_you_mean(cluster, known)}; there are "
-            f"{', '.join(map(repr, known))}",
-            column=cluster,
-        )
+    fixed = column_names("fixed", fixed)
+    table, sampled = sampled_levels(scored_rows(scores, score, metric, columns), sampled)
+    if cluster is not None:
+        check_column(table, cluster)
     roles = roles_of(table, system, score, sampled, fixed)
     unit = "item" if "item" in roles.sampled else roles.sampled[0]
     text = table[score].dtype.kind not in "fiub"
@@ -549,9 +545,10 @@ def _counted(
         squares = np.bincount(cell, (values - means[cell]) ** 2).astype(float)
         if np.isin(values, (0.0, 1.0)).all():
             passes = np.rint(np.bincount(cell, values)).astype(np.int64)
+    items = pd.factorize(answers[unit], use_na_sentinel=False)[0].astype(np.int64)
     return tuple(names), _Answers(
         models.astype(np.int64),
-        pd.factorize(answers[unit], use_na_sentinel=False)[0].astype(np.int64),
+        np.unique(items * (task.max() + 1) + task, return_inverse=True)[1].astype(np.int64),
         pd.factorize(answers[cluster], use_na_sentinel=False)[0].astype(np.int64),
         task.astype(np.int64),
         runs.astype(np.int64),

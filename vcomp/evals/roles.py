@@ -39,6 +39,7 @@ class Roles:
     levels : numbers of levels of all of them
     terms : random terms that the data can tell apart, each as its facets
     residual : what the residual is made of, in words
+    shares_items : whether items occur in several tasks
     identical : column of repetitions that all have equal scores, of which one is used
     """
 
@@ -51,6 +52,7 @@ class Roles:
     levels: Mapping[str, int]
     terms: tuple[tuple[str, ...], ...]
     residual: str
+    shares_items: bool = False
     identical: str = ""
 
     @property
@@ -77,11 +79,17 @@ class Roles:
         within = [(self.model, f) for f in self.fixed]
         return self._of(" * ".join(main) or "1", ((self.model,), *within, *self.terms))
 
-    @property
-    def within_tasks(self) -> str:
-        """The model of one task, in which models are sampled."""
-        others = [f"C({self._written(f)})" for f in self.fixed if f not in FIXED]
-        return self._of(" * ".join(others) or "1", ((self.model,), *self.terms))
+    def within_tasks(self, table: pd.DataFrame) -> str:
+        """Return the model of one task, in which models are sampled.
+
+        Parameters
+        ----------
+        table : scores of all tasks
+        """
+        others = [f for f in self.fixed if f not in FIXED]
+        main = [f"C({self._written(f)})" for f in others]
+        terms, _ = _terms(table, self.model, self.sampled, others, FIXED)
+        return self._of(" * ".join(main) or "1", ((self.model,), *terms))
 
     def _of(self, fixed: str, terms: Iterable[tuple[str, ...]]) -> str:
         random = [f"(1|{':'.join(map(self._written, term))})" for term in terms]
@@ -111,12 +119,19 @@ class Roles:
         if self.fixed:
             parts = [f"{task} {display.number(share)}" for task, share in shares.items()]
             weights = f"the weights {display.listed(parts)}" if parts else "equal weights"
-            forms = self.fixed == FIXED and "prompt" not in self.levels
+            forms = self.fixed == FIXED and self.shares_items and "prompt" not in self.levels
             instead = "; if they are forms of the same items, columns={'prompt': 'task'}"
             said.append(
                 f"All there is: {counted(self.fixed)}, with {weights}. If they stand for "
                 f"others, write sampled=[{', '.join(map(repr, self.fixed))}]"
                 f"{instead if forms else ''}."
+            )
+        if self.shares_items:
+            several = display.levels_of(FIXED[0])
+            said.append(
+                f"{several.capitalize()} share items: an item with the same name in several "
+                f"{several} is one. If each {FIXED[0]} has others, write "
+                f"sampled=['{FIXED[0]}:{SAMPLED[0]}']."
             )
         if self.repetition:
             said.append(f"{self.repetition} numbers repetitions of the same sample.")
@@ -188,9 +203,14 @@ def roles_of(
         )
     terms, left = _terms(table, model, several, constant)
     names = " and ".join(":".join(term) for term in left)
-    return Roles(
-        model, score, constant, tuple(several), tuple(single), numbered, levels, terms, names
+    nested = (SAMPLED[0], FIXED[0])
+    shares = set(nested) <= {*several, *constant} and (
+        len(table[list(nested)].drop_duplicates()) > levels[SAMPLED[0]]
     )
+    return Roles(
+        model, score, constant, tuple(several), tuple(single), numbered, levels, terms, names,
+        shares,
+    )  # fmt: skip
 
 
 def task_shares(given: Any, roles: Roles, table: pd.DataFrame) -> dict[Any, float]:
@@ -231,10 +251,18 @@ def task_shares(given: Any, roles: Roles, table: pd.DataFrame) -> dict[Any, floa
 
 
 def _terms(
-    table: pd.DataFrame, model: str, sampled: Sequence[str], fixed: Sequence[str]
+    table: pd.DataFrame,
+    model: str,
+    sampled: Sequence[str],
+    fixed: Sequence[str],
+    within: Sequence[str] = (),
 ) -> tuple[tuple[tuple[str, ...], ...], list[tuple[str, ...]]]:
-    """Return the random terms that differ as partitions of the rows, and those of single rows."""
-    codes = {c: table[c].factorize()[0].astype(np.int64) for c in (model, *sampled, *fixed)}
+    """Return the random terms that differ as partitions of the rows, and those of single rows.
+
+    With columns `within`, they are partitions of the rows of each combination of their levels.
+    """
+    columns = (model, *sampled, *fixed, *within)
+    codes = {c: table[c].factorize()[0].astype(np.int64) for c in columns}
     has_models = bool(codes[model].any())
     facets = [*sampled, *fixed]
     crossed = [
@@ -252,7 +280,7 @@ def _terms(
     kept: dict[tuple[str, ...], int] = {}
     single: list[tuple[str, ...]] = []
     for term in wanted:
-        n = _groups(codes, term)
+        n = _groups(codes, (*within, *term))
         if n == len(table):
             single.append(term)
         # A finer term with as many groups has the same ones.
@@ -274,17 +302,28 @@ def _check_named(
     table: pd.DataFrame, model: str, score: str, sampled: Collection[str], fixed: Collection[str]
 ) -> None:
     for name in (model, score, *sampled, *fixed):
-        if name not in table:
-            known = list(map(str, table.columns))
-            raise PlanError(
-                f"there is no column {name!r}{did_you_mean(name, known)}; there are "
-                f"{', '.join(map(repr, known))}",
-                column=str(name),
-            )
+        check_column(table, name)
     given = [model, score, *sampled, *fixed]
     twice = next((name for name in given if given.count(name) > 1), None)
     if twice is not None:
         raise PlanError(f"column {twice!r} has two roles", column=twice)
+
+
+def check_column(table: pd.DataFrame, name: str) -> None:
+    """Refuse a column that does not exist.
+
+    Parameters
+    ----------
+    table : of scores
+    name : of the column
+    """
+    if name not in table:
+        known = list(map(str, table.columns))
+        raise PlanError(
+            f"there is no column {name!r}{did_you_mean(name, known)}; there are "
+            f"{', '.join(map(repr, known))}",
+            column=str(name),
+        )
 
 
 def copies(repeated: pd.Series, cell: Sequence[str]) -> str:

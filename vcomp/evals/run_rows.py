@@ -210,6 +210,28 @@ def renamed(table: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
     return table
 
 
+def named_within(table: pd.DataFrame, outer: str, inner: str, rows: Any) -> pd.Categorical:
+    """Return the levels of a column, in some rows with the level of another before them.
+
+    Parameters
+    ----------
+    table : of scores
+    outer, inner : columns
+    rows : which rows, without missing values
+    """
+    import pandas as pd
+
+    codes, levels = pd.factorize(table[inner].astype(object))
+    pairs = pd.MultiIndex.from_frame(table.loc[rows, [outer, inner]].astype(object))
+    nested, found = pairs.factorize()
+    labels = pd.Index([f"{name}/{item}" for name, item in found])
+    if not labels.append(pd.Index(levels)).is_unique:
+        labels = pd.Index([f"{name!r}/{item!r}" for name, item in found])
+    codes[rows] = nested + len(levels)
+    found = pd.Categorical.from_codes(codes, pd.Index(levels).append(labels))
+    return found.remove_unused_categories()
+
+
 def _no_levels() -> pd.Index:
     import pandas as pd
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
 from vcomp import display
 from vcomp.evals.eval_logs import EvalLogs
 from vcomp.evals.reading_logs import PathOfLog, read
-from vcomp.evals.roles import FIXED
-from vcomp.evals.run_rows import renamed
+from vcomp.evals.roles import SAMPLED, check_column
+from vcomp.evals.run_rows import named_within, renamed
 from vcomp.exceptions import DataError, PlanError, warn
 
 if TYPE_CHECKING:
@@ -27,8 +25,6 @@ def scored_rows(
 ) -> pd.DataFrame:
     """Return the rows of logs or a table that have a score of one metric.
 
-    Items that occur in several tasks have names of their own in each.
-
     Parameters
     ----------
     scores : logs, their paths, or a table
@@ -37,8 +33,7 @@ def scored_rows(
     columns : of logs that are read, and of tables: our name of a column → its name there
     """
     table = _of_metric(table_of(scores, columns), metric)
-    table = _in_numbers(_scored(table, score), score)
-    return _with_own_items(table, FIXED[0]) if {"item", FIXED[0]} <= set(table) else table
+    return _in_numbers(_scored(table, score), score)
 
 
 def column_names(option: str, given: Any) -> list[str]:
@@ -113,16 +108,26 @@ def _in_numbers(table: pd.DataFrame, score: str) -> pd.DataFrame:
     return table.assign(**{score: values.astype(float)})
 
 
-def _with_own_items(table: pd.DataFrame, task: str) -> pd.DataFrame:
-    """Return the table with other items in each task."""
-    import pandas as pd
+def sampled_levels(table: pd.DataFrame, sampled: Any) -> tuple[pd.DataFrame, list[str]]:
+    """Return the table with levels that are sampled in each level of others, and the columns.
 
-    known = table[[task, "item"]].notna().all(axis=1).to_numpy()
-    codes = np.full(len(table), -1)
-    codes[known], found = pd.MultiIndex.from_frame(table.loc[known, [task, "item"]]).factorize()
-    if found.size == table["item"].nunique():
-        return table
-    labels = pd.Index([f"{name}/{item}" for name, item in found])
-    if not labels.is_unique:
-        labels = pd.Index([f"{name!r}/{item!r}" for name, item in found])
-    return table.assign(item=pd.Categorical.from_codes(codes, labels))
+    Parameters
+    ----------
+    table : a row for each score
+    sampled : columns; ``"task:item"`` is items of which each task has others
+
+    Raises
+    ------
+    PlanError
+        If there is no such column.
+    """
+    names = []
+    for given in column_names("sampled", sampled):
+        *outer, name = [given] if given in table else given.split(":")
+        names += [name] if not outer or name not in SAMPLED else []
+        for column in outer:
+            check_column(table, column)
+            check_column(table, name)
+            known = table[[column, name]].notna().all(axis=1).to_numpy()
+            table = table.assign(**{name: named_within(table, column, name, known)})
+    return table, names
