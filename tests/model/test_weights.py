@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import warnings
 from dataclasses import replace
 
@@ -656,3 +657,38 @@ def test_a_residual_that_goes_to_zero_names_the_term_that_takes_it(seed, engine)
 
 def test_a_residual_that_weights_show_is_found():
     assert vcomp.fit("y ~ (1|a) + (1|b) + (1|a:b)", _one_score_a_cell(0), weights="w").converged
+
+
+@pytest.mark.parametrize("option", ["weights", "known_variance", "offset", "frequency"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0, 0.0, 0.5, "abc"])
+@pytest.mark.parametrize("is_column", [True, False])
+def test_messages_on_numbers_of_rows_name_them(option, bad, is_column):
+    """The advice, followed, leaves exactly these rows out."""
+    data = DATA.assign(num=np.ones(N)).rename(index=lambda k: 100 + k)
+    rows = [103, 105]
+    data["num"] = data["num"].astype(object)
+    data.loc[rows, "num"] = bad
+    if bad != "abc":
+        data["num"] = data["num"].astype(float)
+    allowed = {"weights": [0.5], "known_variance": [0.5], "frequency": [0.0]}
+    given = "num" if is_column else data["num"].to_numpy()
+    written = f"{option}='num'" if is_column else f"{option}="
+    if bad in allowed.get(option, [-1.0, 0.0, 0.5]):
+        vcomp.fit(MODEL, data, **{option: given})
+        return
+    if isinstance(bad, float) and np.isnan(bad):
+        with pytest.warns(vcomp.VcompWarning, match="2 of 70 rows have a missing value"):
+            vcomp.fit(MODEL, data, **{option: given})
+        return
+    with pytest.raises(vcomp.DataError, match=re.escape(written)) as caught:
+        vcomp.fit(MODEL, data, **{option: given})
+    message = str(caught.value)
+    assert caught.value.column == ("num" if is_column else None)
+    if bad == "abc":
+        assert message.endswith("holds 'abc' (row 103)")
+        return
+    assert f"2 of 70 rows have other numbers, the first {bad:g} in row 103" in message
+    if is_column and option != "frequency":
+        kept = eval(message.rpartition("out, ")[2], {"data": data, "np": np})
+        assert set(data.index) - set(kept.index) == set(rows)
+        vcomp.fit(MODEL, kept, **{option: "num"})

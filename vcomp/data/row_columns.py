@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.data.column_values import text_for_numbers
 from vcomp.data.containers import exact_floats
 from vcomp.exceptions import DataError
 
@@ -223,8 +224,14 @@ class RowColumns:
         }
         return RowColumns(offset=self.offset, **there)
 
-    def numbers(self, option: str, frame: pd.DataFrame) -> FloatArray | None:
+    def numbers(
+        self, option: str, frame: pd.DataFrame, labels: pd.Index | None = None
+    ) -> FloatArray | None:
         """Return the numbers of an option in the rows of a frame; None if it is not given.
+
+        Parameters
+        ----------
+        labels : of the rows, for messages; None where they are just a part of all rows
 
         Raises
         ------
@@ -235,24 +242,35 @@ class RowColumns:
         if name is None:
             return None
         column = frame[name]
-        written = f"{option}={name!r}" if not name.endswith("=") else name
+        named = not name.endswith("=")
+        written = f"{option}={name!r}" if named else name
         array = np.asarray(column)
         try:
             if array.dtype.kind in "Mmc":  # dates, durations and complex numbers become floats
                 raise TypeError
             values = exact_floats(written, array)
         except (TypeError, ValueError):
+            texts = (k for k, value in enumerate(array) if isinstance(value, str))
+            at = next(texts, None)
+            row = "" if at is None or labels is None else f" (row {labels[at]})"
             raise DataError(
-                f"{written} must be numbers, and it holds {column.iloc[0]!r}"
+                f"{written} must be numbers, and {'it' if named else 'the array x'} holds "
+                f"{text_for_numbers(array, name if named else 'x')}{row}",
+                column=name if named else None,
             ) from None
         values = np.asarray(values, dtype=float)
-        _check(option, written, name, values)
+        _check(option, written, name if named else None, values, labels)
         return values
 
-    def weights_of(self, frame: pd.DataFrame) -> FloatArray | None:
-        """Return the weights of the rows of a frame; None where all count alike."""
-        variances = self.numbers("known_variance", frame)
-        return self.numbers("weights", frame) if variances is None else 1.0 / variances
+    def weights_of(self, frame: pd.DataFrame, labels: pd.Index | None = None) -> FloatArray | None:
+        """Return the weights of the rows of a frame; None where all count alike.
+
+        Parameters
+        ----------
+        labels : of the rows, for messages
+        """
+        variances = self.numbers("known_variance", frame, labels)
+        return self.numbers("weights", frame, labels) if variances is None else 1.0 / variances
 
     def used(self, mean: float, mean_log: float) -> WeightsOfRows:
         """Return what a result says of its weights.
@@ -281,7 +299,9 @@ _ALLOWED: Mapping[str, str] = {
 }
 
 
-def _check(option: str, written: str, name: str, values: FloatArray) -> None:
+def _check(
+    option: str, written: str, column: str | None, values: FloatArray, labels: pd.Index | None
+) -> None:
     """Refuse numbers that an option does not allow."""
     good = np.isfinite(values)
     if option == "frequency":
@@ -290,13 +310,16 @@ def _check(option: str, written: str, name: str, values: FloatArray) -> None:
         good &= values > 0.0
     if good.all():
         return
-    first = values[~good][0]
+    at = int(np.argmin(good))
+    where = "" if labels is None else f" in row {labels[at]}"
     how = ""
-    if option in ("weights", "known_variance"):
-        how = "; leave such rows out"
-        how += "" if name.endswith("=") else f", data[data[{name!r}] > 0]"
+    if option != "frequency":
+        kept = [] if option == "offset" else [f"data[{column!r}] > 0"]
+        kept += [f"np.isfinite(data[{column!r}])"] if np.isinf(values).any() else []
+        rows = kept[0] if len(kept) == 1 else f"({') & ('.join(kept)})"
+        how = "; leave such rows out" + ("" if column is None else f", data[{rows}]")
     raise DataError(
         f"{written} must be {_ALLOWED[option]}, and {int((~good).sum()):,} of {values.size:,} "
-        f"rows have other numbers, the first {first:g}{how}",
-        column=None if name.endswith("=") else name,
+        f"rows have other numbers, the first {values[at]:g}{where}{how}",
+        column=column,
     )

@@ -99,7 +99,7 @@ class Rows:
         if labels is None:
             labels = pd.RangeIndex(part.tally.n)
         labels = labels if part.keep.all() else labels[part.keep]
-        part = part.counted(formula, columns, reading.environment)
+        part = part.counted(formula, columns, reading.environment, labels)
         if not part.y.size:
             raise no_score_left()
         return cls(
@@ -214,13 +214,20 @@ class CompleteRows:
                 check_by_row(code, given, partial(evaluate, code, environment=environment), what)
         return cls.of(formula, frame, environment).counted(formula, columns, environment)
 
-    def counted(self, formula: Formula, columns: RowColumns, environment: Any) -> CompleteRows:
+    def counted(
+        self,
+        formula: Formula,
+        columns: RowColumns,
+        environment: Any,
+        labels: pd.Index | None = None,
+    ) -> CompleteRows:
         """Return the rows with their weights, less their offsets, each as often as it counts.
 
         Parameters
         ----------
         columns : weights, frequencies and offsets, by name
         environment : patsy's ``EvalEnvironment`` of the caller
+        labels : of the rows, for messages
 
         Raises
         ------
@@ -229,9 +236,10 @@ class CompleteRows:
         """
         if not (columns or formula.offsets):
             return self
-        repeats, n, frame = None, columns.numbers("frequency", self.frame), self.frame
-        offset = offset_of(formula, columns, frame, environment)
-        weights, y = columns.weights_of(frame), self.y if offset is None else self.y - offset
+        repeats, frame, y = None, self.frame, self.y
+        n = columns.numbers("frequency", frame, labels)
+        offset = offset_of(formula, columns, frame, environment, labels)
+        weights, y = columns.weights_of(frame, labels), y if offset is None else y - offset
         if n is not None:
             total = float(n.sum())
             rows = display.count(total) if total < 1e15 else f"{total:.2g}"
@@ -276,7 +284,11 @@ def no_score_left() -> DataError:
 
 
 def offset_of(
-    formula: Formula, columns: RowColumns, frame: pd.DataFrame, environment: Any
+    formula: Formula,
+    columns: RowColumns,
+    frame: pd.DataFrame,
+    environment: Any,
+    labels: pd.Index | None = None,
 ) -> FloatArray | None:
     """Return the sum of the offsets of rows, (n,); None without any.
 
@@ -285,20 +297,25 @@ def offset_of(
     columns : with the option ``offset=``, by name
     frame : of the rows
     environment : patsy's ``EvalEnvironment`` of the caller
+    labels : of the rows, for messages
 
     Raises
     ------
     DataError
         If one is not a finite number in each row.
     """
-    total = columns.numbers("offset", frame)
+    total = columns.numbers("offset", frame, labels)
     for code in formula.offsets:
         given = plain_columns(frame, names_in(code))
         values = _numbers(code, given, environment, len(frame), f"offset({code})")
-        if not np.isfinite(values).all():
+        finite = np.isfinite(values)
+        if not finite.all():
+            first = (
+                "" if labels is None else f", the first in row {labels[int(np.argmin(finite))]}"
+            )
             raise DataError(
-                f"offset({code}) is not finite in {int((~np.isfinite(values)).sum()):,} of "
-                f"{values.size:,} rows; leave these rows out"
+                f"offset({code}) is not finite in {int((~finite).sum()):,} of {values.size:,} "
+                f"rows{first}; leave these rows out"
             )
         total = values if total is None else total + values
     return total
@@ -367,8 +384,9 @@ def select_predictors(
         )
     fixed = _fixed_columns(formula, frame, fitted)
     labels = pd.RangeIndex(len(frame)) if source.row_labels is None else source.row_labels
-    offset = offset_of(formula, columns, frame, reading.environment)
-    return {f: frame[f] for f in facets}, fixed, labels, (offset, columns.weights_of(frame))
+    offset = offset_of(formula, columns, frame, reading.environment, labels)
+    weights = columns.weights_of(frame, labels)
+    return {f: frame[f] for f in facets}, fixed, labels, (offset, weights)
 
 
 def _fixed_columns(
