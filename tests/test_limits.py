@@ -80,8 +80,8 @@ def refused_with_weights():
 
 
 def known_variances_with_slopes():
-    refuses(SLOPES, match="weights='w'", known_variance=WEIGHTS)
-    vcomp.fit(SLOPES, DATA, weights=1.0 / WEIGHTS)
+    refuses(SLOPES, match="weights=1 / v and hold=", known_variance=WEIGHTS)
+    vcomp.fit(SLOPES, DATA, weights=1.0 / WEIGHTS, hold={"Residual": 1.0})
 
 
 def missing_values():

@@ -692,3 +692,29 @@ def test_messages_on_numbers_of_rows_name_them(option, bad, is_column):
         kept = eval(message.rpartition("out, ")[2], {"data": data, "np": np})
         assert set(data.index) - set(kept.index) == set(rows)
         vcomp.fit(MODEL, kept, **{option: "num"})
+
+
+@pytest.mark.parametrize("is_column", [True, False])
+def test_known_variances_with_slopes_are_held(is_column):
+    """The advised call has the log-likelihood of the dense matrix ZGZ' + diag(v)."""
+    v = "v" if is_column else DATA["v"]
+    with pytest.raises(vcomp.EstimationError, match="the same model has ") as caught:
+        vcomp.fit("y ~ x + (x|a)", DATA, known_variance=v)
+    options = str(caught.value).partition("model has ")[2].replace(" and ", ", ")
+    given = eval(f"dict({options})", {"data": DATA, "v": v})
+    res = vcomp.fit("y ~ x + (x|a)", DATA, method="ml", **given)
+    codes = DATA["a"].astype("category").cat.codes.to_numpy()
+    x, y = DATA["x"].to_numpy(), DATA["y"].to_numpy()
+    levels = (codes[:, None] == np.arange(codes.max() + 1)).astype(float)
+    parts = [levels, levels * x[:, None]]
+    G = res.cov_re.to_numpy()
+    V = np.diag(DATA["v"]) + sum(
+        G[i, j] * parts[i] @ parts[j].T for i in range(2) for j in range(2)
+    )
+    X = np.column_stack([np.ones(N), x])
+    W = np.linalg.inv(V)
+    beta = np.linalg.solve(X.T @ W @ X, X.T @ W @ y)
+    rest = y - X @ beta
+    expected = -0.5 * (N * np.log(2 * np.pi) + np.linalg.slogdet(V)[1] + rest @ W @ rest)
+    assert res.llf == pytest.approx(expected, rel=1e-10)
+    np.testing.assert_allclose(res.fe_params, beta, rtol=1e-8)

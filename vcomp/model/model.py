@@ -406,8 +406,9 @@ class VarianceComponentsModel(LikelihoodOfData):
         weights, instead = self._data.weights, "use method='reml' or 'ml'"
         if weights is not None and weights.of_known_variances:
             has = traits_of(design.formula, weights)
-            unit = "weights='w' with a column w = 1/v estimates the unit of the variances"
-            refuse("known_variance=", has, slopes=unit, residuals=unit)
+            v = f"data[{weights.column!r}]" if weights.column else "v"
+            held = f"the same model has weights=1 / {v} and hold={{{RESIDUAL!r}: 1.0}}"
+            refuse(weights.option, has, slopes=held, residuals="leave residual= out")
             if method not in ("reml", "ml"):  # before the held residual, an option of these
                 refuse(f"method={method!r}", has, weights=instead)
             options = _with_known_residual(options)
