@@ -1,9 +1,17 @@
 """Conjugate gradients and their quadrature against dense algebra."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
-from vcomp.numerics.sparse.sparse_table import conjugate_gradients, log_quadrature
+from vcomp.numerics.sparse.sparse_table import (
+    SparseTable,
+    conjugate_gradients,
+    log_quadrature,
+    solve_reduced,
+)
 
 
 def system(m=40, width=5, seed=0):
@@ -92,6 +100,82 @@ def test_indefinite_matrix_is_refused():
         conjugate_gradients(lambda x: S @ x, np.ones(len(S)), b)
     with pytest.raises(np.linalg.LinAlgError, match="positive definite"):
         conjugate_gradients(lambda x: 0.0 * x, np.ones(len(S)), b)
+
+
+def reduced_system(q=30, sizes=(25, 12), *, weighted, seed=1):
+    """Return S = diag(tail) + K − B'A⁻¹B as a matrix, and what solve_reduced needs of it."""
+    rng, m = np.random.default_rng(seed), sum(sizes)
+    B = (rng.random((q, m)) < 0.3) * (rng.integers(1, 4, (q, m)) if weighted else 1.0)
+    K = np.zeros((m, m))
+    K[: sizes[0], sizes[0] :] = rng.random(sizes) < 0.2 if len(sizes) > 1 else 0.0
+    K += K.T
+    lead, tail = B.sum(axis=1) + 1.0, B.sum(axis=0) + K.sum(axis=0) + 1.0
+    S = np.diag(tail) + K - B.T @ (B / lead[:, None])
+    rest = np.hstack([B.T, K]) if K.any() else B.T
+    return S, (table_of(B), table_of(rest), 1.0 / lead, tail, np.diagonal(S).copy())
+
+
+def table_of(matrix):
+    csr = csr_array(matrix)
+    parts = csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data.astype(float)
+    return SparseTable.of(*parts, matrix.shape[1])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("sizes", [(37,), (25, 12)])
+@pytest.mark.parametrize("width", [1, 8, 19])
+def test_columns_of_reduced_equations(width, sizes, weighted):
+    """As by dense algebra, from zero and from a start, with the steps of the general iteration."""
+    S, parts = reduced_system(sizes=sizes, weighted=weighted)
+    b = np.random.default_rng(width).normal(size=(len(S), width))
+    solved, exact = solve_reduced(*parts, b, tol=1e-13), np.linalg.solve(S, b)
+    assert solved.converged
+    np.testing.assert_allclose(solved.x, exact, atol=1e-11 * np.abs(exact).max())
+    np.testing.assert_allclose(solved.residual, b - S @ solved.x, atol=1e-11)
+    rough, general = solve_reduced(*parts, b, tol=1e-4), solve(S, b, tol=1e-4)
+    assert rough.iterations == general.iterations < solved.iterations
+    np.testing.assert_allclose(rough.x, general.x, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(rough.alphas, general.alphas, rtol=1e-7)
+    np.testing.assert_allclose(rough.betas, general.betas, rtol=1e-6)
+    again = solve_reduced(*parts, b, rough.x, tol=1e-13)
+    np.testing.assert_allclose(again.x, exact, atol=1e-11 * np.abs(exact).max())
+    np.testing.assert_allclose(again.residual, b - S @ again.x, atol=1e-11)
+    assert solve_reduced(*parts, b, solved.x, tol=1e-12).iterations == 0
+
+
+def test_tolerances_of_columns():
+    S, parts = reduced_system(weighted=False)
+    b = np.random.default_rng(5).normal(size=(len(S), 10))
+    b[:, 3] = 0.0
+    tol = np.geomspace(1e-2, 1e-11, 10)
+    solved, D = solve_reduced(*parts, b, tol=tol), np.diagonal(S)[:, None]
+    reached = np.sqrt((solved.residual**2 / D).sum(axis=0))
+    limit = tol * np.sqrt((b**2 / D).sum(axis=0))
+    assert (reached <= limit).all()
+    assert (reached[:3] > 1e-3 * limit[:3]).all()
+    np.testing.assert_array_equal(solved.x[:, 3], 0.0)
+
+
+def test_threads_change_nothing():
+    S, parts = reduced_system(weighted=True)
+    coupling = replace(parts[0], fewest=1)
+    b = np.random.default_rng(5).normal(size=(len(S), 40))
+    one, four = (solve_reduced(coupling, *parts[1:], b, threads=n) for n in (1, 4))
+    np.testing.assert_array_equal(one.x, four.x)
+    np.testing.assert_array_equal(one.alphas, four.alphas)
+
+
+def test_ends_of_reduced_iterations():
+    S, (coupling, rest, inverse, tail, diagonal) = reduced_system(weighted=False)
+    b = np.random.default_rng(5).normal(size=(len(S), 9))
+    few = solve_reduced(coupling, rest, inverse, tail, diagonal, b, max_iter=3)
+    assert not few.converged
+    assert few.iterations == 3
+    with pytest.raises(np.linalg.LinAlgError, match="positive definite"):
+        solve_reduced(coupling, rest, 50.0 * inverse, tail, diagonal, b)
+    nothing = solve_reduced(coupling, rest, inverse, tail, diagonal, b[:, :0])
+    assert nothing.converged
+    assert (nothing.iterations, nothing.x.shape) == (0, (len(S), 0))
 
 
 def test_log_quadrature():

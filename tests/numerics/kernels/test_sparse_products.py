@@ -1,6 +1,9 @@
 """Products with sparse tables against dense matrices: empty rows and tables of ones."""
 
+from itertools import pairwise
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -21,16 +24,13 @@ def sparse(dense, *, ones):
 
 
 @st.composite
-def tables(draw, square=False):
+def tables(draw):
     """Return a dense matrix with its sparse parts, and a row to cut it at."""
-    rows = draw(st.integers(0, 6))
-    cols = rows if square else draw(st.integers(0, 5))
+    rows, cols = draw(st.integers(0, 6)), draw(st.integers(0, 5))
     ones = draw(st.booleans())
     dense = draw(arrays.arrays(float, (rows, cols), elements=counts))
     if ones:
         dense = (dense > 0.0).astype(float)
-    if square:
-        dense = np.triu(dense, 1)
     return dense, sparse(dense, ones=ones), draw(st.integers(0, rows))
 
 
@@ -38,58 +38,29 @@ def columns(data, rows, width):
     return data.draw(arrays.arrays(float, (rows, width), elements=numbers))
 
 
-def by_parts(kernel, arguments, out, cut, rows):
-    """Call a kernel on two blocks of rows."""
-    kernel(*arguments, out, 0, cut)
-    kernel(*arguments, out, cut, rows)
-    return out
-
-
 @settings(deadline=None)
 @given(tables(), st.integers(0, 3), st.data())
-def test_gather_and_scatter(table, width, data):
+def test_gather(table, width, data):
     B, parts, cut = table
-    x, w = columns(data, B.shape[1], width), columns(data, B.shape[0], width)
+    x = columns(data, B.shape[1], width)
     out = np.full((B.shape[0], width), 7.0)
     kernels.gather(*parts, x, out[:cut], 0, cut)
     kernels.gather(*parts, x, out[cut:], cut, len(B))
     np.testing.assert_allclose(out, B @ x, atol=1e-9)
-    out = by_parts(kernels.scatter, (*parts, w), np.ones((B.shape[1], width)), cut, len(B))
-    np.testing.assert_allclose(out, 1.0 + B.T @ w, atol=1e-9)
 
 
-@settings(deadline=None)
-@given(tables(), st.integers(0, 3), st.data())
-def test_elimination(table, width, data):
-    B, parts, cut = table
-    inverse = columns(data, B.shape[0], 1)[:, 0]
-    x, z = columns(data, B.shape[1], width), columns(data, B.shape[1], width)
-    product = B.T @ np.diag(inverse) @ B @ x
-    out = np.zeros((B.shape[1], width))
-    by_parts(kernels.add_eliminated, (*parts, inverse, x), out, cut, len(B))
-    np.testing.assert_allclose(out, product, rtol=1e-11, atol=1e-6)
-    forms = by_parts(kernels.row_forms, (*parts, inverse, x, z), np.zeros((1, width)), cut, len(B))
-    np.testing.assert_allclose(forms[0], np.sum(z * product, axis=0), rtol=1e-11, atol=1e-3)
-
-
-@settings(deadline=None)
-@given(tables(), st.integers(0, 3), st.data())
-def test_diagonals_of_squares(table, width, data):
-    B, parts, cut = table
-    scales = columns(data, B.shape[0], width)
-    out = by_parts(
-        kernels.add_squares, (*parts, scales), np.zeros((B.shape[1], width)), cut, len(B)
-    )
-    np.testing.assert_allclose(out, (B**2).T @ scales, atol=1e-8)
-
-
-@settings(deadline=None)
-@given(tables(square=True), st.integers(0, 3), st.data())
-def test_symmetric_product(table, width, data):
-    U, parts, cut = table
-    x = columns(data, len(U), width)
-    out = by_parts(kernels.symmetric_product, (*parts, x), np.zeros_like(x), cut, len(U))
-    np.testing.assert_allclose(out, (U + U.T) @ x, atol=1e-9)
+@pytest.mark.parametrize("ones", [True, False])
+def test_rows_are_read_in_tiles(ones):
+    """More rows than a tile has, of any order in a row: the same sums."""
+    rng, n_rows, n_cols = np.random.default_rng(3), 5, 2 * kernels._TILE + 10
+    indptr = np.array([0, 4, 4, 9, 20, 30])
+    indices = rng.integers(0, n_cols, 30).astype(np.int32)
+    weights = np.zeros(0) if ones else rng.integers(1, 4, 30).astype(float)
+    x, out = rng.normal(size=(n_cols, kernels.WIDTH)), np.ones((n_rows, kernels.WIDTH))
+    kernels._add_rows(indptr, indices, weights, x, np.empty(n_rows, np.int64), out)
+    by_entry = x[indices] * (1.0 if ones else weights[:, None])
+    expected = [1.0 + by_entry[a:b].sum(axis=0) for a, b in pairwise(indptr)]
+    np.testing.assert_allclose(out, expected, rtol=1e-13)
 
 
 @settings(deadline=None)

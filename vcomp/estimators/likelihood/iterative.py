@@ -361,15 +361,16 @@ def iterative_memory(
     n_probes = probes_for_one_fit(stats) if n_probes is None else n_probes
     small, large = _small_terms(stats.sizes, n_levels), _large_terms(stats.sizes, n_levels)
     lead, tail = stats.sizes[large[0]], sum(stats.sizes[t] for t in large[1:])
-    tables = 0.0
+    # Tables are stored by rows in both orders; with three terms or more, joined to two others.
+    copies, tables = 1.0 if len(large) == 2 else 3.0, 0.0
     for (t, u), pair in stats.pairs.items():
-        # A table is copied if it is transposed or concatenated with another.
-        if t in large and u in large and (len(large) > 2 or u == large[0]):
-            tables += 12.0 * pair.indices.size + 8.0 * stats.sizes[max(t, u)]
+        if t in large and u in large:
+            tables += copies * (12.0 * pair.indices.size + 8.0 * stats.sizes[max(t, u)])
     fixed = 1 + stats.n_fixed + stats.n_terms + sum(stats.sizes[t] for t in small)
-    columns = 8.0 * (n_probes + 3.0 * fixed) * tail + 8.0 * 14.0 * COLUMNS_AT_ONCE * tail
-    # Probes of a term at zero need columns of the length of the largest term.
-    by_lead = 3.0 * fixed + 4.0 + (3.0 * COLUMNS_AT_ONCE if tail else 0.0)
+    width = min(max(n_probes, fixed), COLUMNS_AT_ONCE)
+    columns = 8.0 * (n_probes + 3.0 * fixed + 10.0 * width) * tail
+    # Solves, and probes of a term at zero, need columns of the length of the largest term.
+    by_lead = 3.0 * fixed + 4.0 + (4.0 * width if tail else 0.0)
     return float(tables + columns + 8.0 * lead * by_lead)
 
 

@@ -8,7 +8,8 @@ are added by generalised least squares, eq. (8.1).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.sparse import Solved, SparseTable, conjugate_gradients, side_by_side
+from vcomp.numerics.sparse import Solved, SparseTable, side_by_side, solve_reduced
 from vcomp.statistics import CrossProducts
 
 _MAX_PRODUCTS = 2000
@@ -50,30 +51,26 @@ class Tables:
 
 
 class PairProducts:
-    """Products with Z_t'Z_u and Z_u'Z_t, from one stored table of each pair."""
+    """Products with Z_t'Z_u of two terms, in either order."""
 
     def __init__(self, stats: CrossProducts) -> None:
         self._stats = stats
         self._tables: dict[tuple[int, int], SparseTable] = {}
 
-    def table(self, t: int, u: int) -> SparseTable:
-        """Return Z_t'Z_u for t < u."""
-        if (t, u) not in self._tables:
-            pair = self._stats.pairs[t, u]
-            self._tables[t, u] = SparseTable.of(
-                pair.indptr, pair.indices, pair.counts, pair.n_cols
-            )
-        return self._tables[t, u]
-
     def rows(self, t: int, u: int) -> SparseTable:
-        """Return Z_t'Z_u, a row for each group of t; a copy if its transpose is stored."""
-        return self.table(t, u) if t < u else self.table(u, t).transposed()
+        """Return Z_t'Z_u of two different terms, a row for each group of t."""
+        if (t, u) not in self._tables:
+            if t < u:
+                pair = self._stats.pairs[t, u]
+                parts = pair.indptr, pair.indices, pair.counts
+                self._tables[t, u] = SparseTable.of(*parts, pair.n_cols)
+            else:
+                self._tables[t, u] = self.rows(u, t).transposed()
+        return self._tables[t, u]
 
     def times(self, t: int, u: int, x: FloatArray) -> FloatArray:
         """Return Z_t'Z_u x for the (q_u, c) columns of `x`."""
-        if t == u:
-            return self._stats.group_n[t][:, None] * x
-        return self.table(t, u).times(x) if t < u else self.table(u, t).transposed_times(x)
+        return self._stats.group_n[t][:, None] * x if t == u else self.rows(t, u).times(x)
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ class SparseEquations:
     lead_n : (q,) numbers of rows of the groups of the eliminated term
     tail_n : (m,) those of the other terms
     coupling : (q, m) B
-    upper : strict upper triangle of K; None if K is diagonal, with fewer than two other terms
+    rest : (m, q + m) the rows [B' K], without the diagonal of K; (m, q) with one other term
     """
 
     active: tuple[int, ...]
@@ -97,7 +94,7 @@ class SparseEquations:
     lead_n: FloatArray
     tail_n: FloatArray
     coupling: SparseTable
-    upper: SparseTable | None
+    rest: SparseTable
 
     def at(self, v: FloatArray) -> SparseSystem:
         """Return the equations at components `v`, the residual last."""
@@ -139,7 +136,8 @@ class SparseSystem:
     def _squares(self) -> FloatArray:
         """The diagonals of B'A⁻¹B and of B'A⁻²B."""
         inverse = self.inverse_lead
-        return self.equations.coupling.squares(np.column_stack([inverse, inverse**2]))
+        of_lead = self._above(np.column_stack([inverse, inverse**2]))
+        return self.equations.rest.squared_times(of_lead)
 
     @cached_property
     def diagonal(self) -> FloatArray:
@@ -151,18 +149,23 @@ class SparseSystem:
         """The diagonal of B'A⁻²B."""
         return self._squares[:, 1]
 
+    def _above(self, lead: FloatArray, tail: FloatArray | None = None) -> FloatArray:
+        """Return columns that [B' K] multiplies, from those of both parts."""
+        columns = np.zeros((self.equations.rest.n_cols, lead.shape[1]))
+        columns[: lead.shape[0]] = lead
+        if tail is not None and columns.shape[0] > lead.shape[0]:
+            columns[lead.shape[0] :] = tail
+        return columns
+
     def product(self, x: FloatArray) -> FloatArray:
         """Return S x."""
-        out = self.tail[:, None] * x
-        out -= self.equations.coupling.eliminated(self.inverse_lead, x)
-        if self.equations.upper is not None:
-            out += self.equations.upper.symmetric_times(x)
-        return out
+        of_lead = -self.inverse_lead[:, None] * self.equations.coupling.times(x)
+        return self.tail[:, None] * x + self.equations.rest.times(self._above(of_lead, x))
 
     def reduce(self, lead: FloatArray, tail: FloatArray) -> Reduced:
         """Return right-hand sides b₁ (q, c), b₂ (m, c) after elimination of the largest term."""
         solved = self.inverse_lead[:, None] * lead
-        rest = tail - self.equations.coupling.transposed_times(solved)
+        rest = tail - self.equations.rest.times(self._above(solved))
         return Reduced(solved, rest, lead.T @ solved)
 
     def solve(
@@ -189,8 +192,16 @@ class SparseSystem:
         numpy.linalg.LinAlgError
             If S is indefinite due to rounding error.
         """
-        solved = conjugate_gradients(
-            self.product, self.diagonal, b, start, tol=tol, max_iter=most_products
+        solved = solve_reduced(
+            self.equations.coupling,
+            self.equations.rest,
+            self.inverse_lead,
+            self.tail,
+            self.diagonal,
+            b,
+            start,
+            tol=tol,
+            max_iter=most_products,
         )
         if not solved.converged:
             raise EstimationError(
@@ -231,22 +242,32 @@ def build_sparse_equations(
         lead_n=stats.group_n[active[0]] if active else nothing,
         tail_n=np.concatenate([nothing, *(stats.group_n[t] for t in active[1:])]),
         coupling=side_by_side([pairs.rows(active[0], t) for t in active[1:]], q),
-        upper=_upper(pairs, active[1:], ends) if len(active) > 2 else None,
+        rest=_below([_row_of(pairs, t, active) for t in active[1:]], sum(sizes)),
     )
 
 
-def _upper(pairs: PairProducts, terms: tuple[int, ...], ends: FloatArray) -> SparseTable:
-    """Return the strict upper triangle of K: Z_t'Z_u for each term t and the terms u after it."""
-    m = int(ends[-1])
-    indptr, indices, weights = [np.zeros(1, np.int64)], [], []
-    for place, term in enumerate(terms):
-        after = terms[place + 1 :]
-        row = side_by_side(
-            [pairs.rows(term, u) for u in after], int(ends[place + 1] - ends[place])
-        )
-        indptr.append(row.indptr[1:] + indptr[-1][-1])
-        indices.append(row.indices + np.int32(ends[place + 1]))
-        weights.append(row.weights if row.weights.size else np.ones(row.indices.size))
+def _row_of(pairs: PairProducts, term: int, active: tuple[int, ...]) -> SparseTable:
+    """Return the rows of one term in [B' K]."""
+    if len(active) == 2:
+        return pairs.rows(term, active[0])
+    own = pairs.rows(term, active[0])
+    nothing = replace(own, indptr=0 * own.indptr, indices=own.indices[:0], weights=own.weights[:0])
+    blocks = [
+        replace(nothing, n_cols=own.shape[0]) if t == term else pairs.rows(term, t) for t in active
+    ]
+    return side_by_side(blocks, own.shape[0])
+
+
+def _below(tables: Sequence[SparseTable], n_cols: int) -> SparseTable:
+    """Return the rows of some tables in one."""
+    if len(tables) == 1:
+        return tables[0]
+    indptr = [np.zeros(1, np.int64)]
+    for table in tables:
+        indptr.append(table.indptr[1:] + indptr[-1][-1])
+    indices = [np.zeros(0, np.int32), *(table.indices for table in tables)]
+    weights = [np.zeros(0)]
+    weights += [t.weights if t.weights.size else np.ones(t.nnz) for t in tables]
     return SparseTable.of(
-        np.concatenate(indptr), np.concatenate(indices), np.concatenate(weights), m
+        np.concatenate(indptr), np.concatenate(indices), np.concatenate(weights), n_cols
     )

@@ -16,6 +16,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
+from vcomp.estimators.likelihood import PairProducts
 from vcomp.estimators.quadratic.quadratic_forms import (
     CHAIN_LIMITS,
     ChainLimits,
@@ -95,8 +96,7 @@ class ProbedForms:
         self._tables, self._v, self._positions = tables, v, tuple(positions)
         self._n, self._k = float(tables.n), tables.n_terms
         self._inside = [a for a in self._positions if a < self._k]
-        self._products = {pair: _sparse(tables, *pair) for pair in tables.pairs}
-        self._transposed: dict[tuple[int, int], SparseTable] = {}
+        self._pairs = PairProducts(tables)
         k = range(self._k)
         self._finer = np.array([[tables.is_finer(a, b) for b in k] for a in k], dtype=bool)
         self._signs = Rademacher(0, seed)
@@ -128,7 +128,7 @@ class ProbedForms:
 
     def _entries(self, u: int, t: int) -> int:
         """Return the number of entries of N_ut."""
-        return self._tables.sizes[t] if u == t else self._products[min(u, t), max(u, t)].nnz
+        return self._tables.sizes[t] if u == t else self._pairs.rows(min(u, t), max(u, t)).nnz
 
     def _after(self, t: int) -> list[int]:
         """Return the terms that are paired with term t: itself and those with more groups."""
@@ -165,7 +165,7 @@ class ProbedForms:
         as pairs are symmetric), and with the residual.
         """
         v, n = self._v, self._tables.group_n
-        h = [self._times(u, t, x) for u in range(self._k)]
+        h = [self._pairs.times(u, t, x) for u in range(self._k)]
         g = {a: h[a] / n[a][:, None] for a in self._inside if not self._finer[a, t]}
         mean = n[t] @ x / self._n
         forms = np.zeros((len(self._positions), len(self._positions), x.shape[1]))
@@ -199,7 +199,7 @@ class ProbedForms:
         """
         n = self._tables.group_n[u]
         fills = [_copies(h), _multiplies(n, mean)]
-        fills += [_gathers(self._by_rows(u, a), g[a]) for a in slots]
+        fills += [_gathers(self._pairs.rows(u, a), g[a]) for a in slots]
         if u in g:
             fills.append(_copies(g[u]))
         return row_products(fills, n.size, mean.size)
@@ -229,25 +229,9 @@ class ProbedForms:
                 elif (a, b) in crossed or (b, a) in crossed:
                     value = crossed[(a, b) if (a, b) in crossed else (b, a)]
                 else:
-                    value = np.einsum("qb,qb->b", g[b], self._times(b, a, g[a]))
+                    value = np.einsum("qb,qb->b", g[b], self._pairs.times(b, a, g[a]))
                 part[i, j] = part[j, i] = value
         return part
-
-    def _by_rows(self, u: int, a: int) -> SparseTable:
-        """Return N_ua in compressed sparse rows."""
-        if u < a:
-            return self._products[u, a]
-        if (u, a) not in self._transposed:
-            self._transposed[u, a] = self._products[a, u].transposed()
-        return self._transposed[u, a]
-
-    def _times(self, u: int, t: int, x: FloatArray) -> FloatArray:
-        """Return N_ut x."""
-        if u == t:
-            return self._tables.group_n[t][:, None] * x
-        if u < t:
-            return self._products[u, t].times(x)
-        return self._products[t, u].transposed_times(x)
 
     def _traces_of_products(self) -> FloatArray:
         """Return tr(A_a A_b) of all pairs of projectors."""
@@ -296,11 +280,6 @@ def average_until(
         probing = Probing(exact + mean, forms - mean)
         if count >= limit or enough(probing):
             return probing
-
-
-def _sparse(tables: CrossProducts, a: int, b: int) -> SparseTable:
-    table = tables.pairs[a, b]
-    return SparseTable.of(table.indptr, table.indices, table.counts, table.n_cols)
 
 
 def _copies(x: FloatArray) -> Fill:

@@ -13,3 +13,4 @@ from .sparse_table import conjugate_gradients as conjugate_gradients
 from .sparse_table import log_quadrature as log_quadrature
 from .sparse_table import row_products as row_products
 from .sparse_table import side_by_side as side_by_side
+from .sparse_table import solve_reduced as solve_reduced

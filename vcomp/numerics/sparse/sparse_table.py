@@ -17,12 +17,10 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.numerics.kernels import sparse_products as kernels
+from vcomp.numerics.parallel import slices
 
 _BLOCKS = 4
-"""Largest number of blocks of rows. Their sums are added in order, whatever the threads."""
-
-_ENTRIES_A_COLUMN = 8
-"""Smallest number of entries of a block, per column; with fewer its sums take too much memory."""
+"""Largest number of blocks of rows."""
 
 _ENTRIES_A_BLOCK = 20_000
 """Smallest number of entries of a block; fewer take less time than starting a thread."""
@@ -52,8 +50,7 @@ class SparseTable:
     def _bounds(self) -> tuple[tuple[int, int], ...]:
         """First and last rows of the blocks for threads, with about equal numbers of entries."""
         nnz = self.indices.size
-        fewest = max(_ENTRIES_A_COLUMN * self.n_cols, self.fewest)
-        n = int(np.clip(nnz // fewest, 1, _BLOCKS))
+        n = int(np.clip(nnz // self.fewest, 1, _BLOCKS))
         cuts = np.searchsorted(self.indptr, np.linspace(0, nnz, n + 1)[1:-1])
         ends = [0, *(int(c) for c in cuts), self.indptr.size - 1]
         return tuple(pairwise(ends))
@@ -100,60 +97,16 @@ class SparseTable:
 
     def rows_times(self, first: int, last: int, x: FloatArray, out: FloatArray) -> None:
         """Write the rows ``first .. last - 1`` of B x into `out`."""
-        kernels.gather(*self._parts, x, out, first, last)
+        kernels.gather(*self.parts, x, out, first, last)
 
-    def transposed_times(self, x: FloatArray) -> FloatArray:
-        """Return B'x for the (q, c) columns of `x`."""
-        return self._summed(
-            self.n_cols, x.shape[1], lambda out, a, b: kernels.scatter(*self._parts, x, out, a, b)
-        )
-
-    def eliminated(self, inverse: FloatArray, x: FloatArray) -> FloatArray:
-        """Return B'diag(inverse)B x without an array of q rows."""
-        return self._summed(
-            self.n_cols,
-            x.shape[1],
-            lambda out, a, b: kernels.add_eliminated(*self._parts, inverse, x, out, a, b),
-        )
-
-    def forms(self, scale: FloatArray, x: FloatArray, z: FloatArray) -> FloatArray:
-        """Return z'B'diag(scale)B x of each column."""
-        sums = self._summed(
-            1,
-            x.shape[1],
-            lambda out, a, b: kernels.row_forms(*self._parts, scale, x, z, out, a, b),
-        )
-        return sums[0]
-
-    def squares(self, scales: FloatArray) -> FloatArray:
-        """Return the diagonal of B'diag(scale)B for each column of `scales`, (n_cols, c)."""
-        return self._summed(
-            self.n_cols,
-            scales.shape[1],
-            lambda out, a, b: kernels.add_squares(*self._parts, scales, out, a, b),
-        )
-
-    def symmetric_times(self, x: FloatArray) -> FloatArray:
-        """Return (B + B')x of a square matrix."""
-        return self._summed(
-            self.n_cols,
-            x.shape[1],
-            lambda out, a, b: kernels.symmetric_product(*self._parts, x, out, a, b),
-        )
+    def squared_times(self, x: FloatArray) -> FloatArray:
+        """Return B∘B x, with the entries squared."""
+        return replace(self, weights=np.square(self.weights)).times(x)
 
     @property
-    def _parts(self) -> tuple[LongArray, IntArray, FloatArray]:
+    def parts(self) -> tuple[LongArray, IntArray, FloatArray]:
+        """Starts of rows, columns and weights of the entries."""
         return self.indptr, self.indices, self.weights
-
-    def _summed(
-        self, n_rows: int, width: int, add: Callable[[FloatArray, int, int], Any]
-    ) -> FloatArray:
-        """Return the sum of the contributions of all blocks of rows."""
-        sums = [np.zeros((n_rows, width)) for _ in self._bounds]
-        over_threads(lambda k, a, b: add(sums[k], a, b), self._bounds, self.threads)
-        for other in sums[1:]:
-            sums[0] += other
-        return sums[0]
 
 
 def over_threads(
@@ -169,10 +122,12 @@ def over_threads(
     bounds : of the blocks
     threads : number of threads; None for that of the cores
     """
-    if len(bounds) == 1:
-        work(0, *bounds[0])
+    n = min(len(bounds), threads or os.cpu_count() or 1)
+    if n <= 1:
+        for k, (first, last) in enumerate(bounds):
+            work(k, first, last)
         return
-    with ThreadPoolExecutor(min(len(bounds), threads or os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(n) as pool:
         list(pool.map(lambda k: work(k, *bounds[k]), range(len(bounds))))
 
 
@@ -241,9 +196,9 @@ def row_products(
     array([[[10., 20.]]])
     """
     m = len(fills)
-    n_parts = int(np.clip(n_rows // rows_a_part, 1, _PARTS))
-    ends = [n_rows * k // n_parts for k in range(n_parts + 1)]
-    sums = np.zeros((n_parts, m, m, width))
+    nparts = int(np.clip(n_rows // rows_a_part, 1, _PARTS))
+    ends = [n_rows * k // nparts for k in range(nparts + 1)]
+    sums = np.zeros((nparts, m, m, width))
 
     def work(part: int, first: int, last: int) -> None:
         columns = np.empty((m, min(_BLOCK, last - first), width))
@@ -341,6 +296,82 @@ def conjugate_gradients(
         np.reshape(alphas, shape),
         np.reshape(betas, shape),
     )
+
+
+def solve_reduced(
+    coupling: SparseTable,
+    rest: SparseTable,
+    inverse_lead: FloatArray,
+    tail: FloatArray,
+    diagonal: FloatArray,
+    b: FloatArray,
+    start: FloatArray | None = None,
+    *,
+    tol: float | FloatArray = 1e-8,
+    max_iter: int = 1000,
+    threads: int | None = None,
+) -> Solved:
+    """Solve S x = b with S = diag(tail) + K − B'A⁻¹B, which is not formed.
+
+    Blocks of columns run in threads. Results do not depend on the number of these.
+
+    Parameters
+    ----------
+    coupling : (q, m) B
+    rest : (m, q + m) [B' K], without the diagonal of K; (m, q) if K has no other entries
+    inverse_lead : (q,) the diagonal of A⁻¹
+    tail : (m,)
+    diagonal : (m,) of S, or another preconditioner
+    b, start, tol, max_iter : as of :func:`conjugate_gradients`; a tolerance may be one for each
+        column
+    threads : number of threads; None for that of the cores
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If S is not positive definite.
+    """
+    (m, width), q, inverse = b.shape, inverse_lead.size, 1.0 / diagonal
+    x, residual = np.empty((2, m, width))
+    goal = np.square(tol) * (inverse @ np.square(b))
+    bounds = [(part.start, part.stop) for part in slices(width, kernels.WIDTH)]
+    counts, coefficients = [0] * len(bounds), [np.zeros((2, 0, 0))] * len(bounds)
+
+    def work(k: int, first: int, last: int) -> None:
+        part, n = slice(first, last), last - first
+        of_x, of_r = np.zeros((2, m, kernels.WIDTH))
+        goals, steps = np.zeros(kernels.WIDTH), np.full((2, max_iter, kernels.WIDTH), np.nan)
+        of_r[:, :n], goals[:n] = b[:, part], goal[part]
+        if start is not None:
+            of_x[:, :n] = start[:, part]
+        columns, product = np.empty((q + m, kernels.WIDTH)), np.empty((m, kernels.WIDTH))
+        counts[k] = kernels.conjugate_gradients(
+            coupling.parts,
+            rest.parts,
+            inverse_lead,
+            tail,
+            inverse,
+            goals,
+            start is not None,
+            of_x,
+            of_r,
+            (columns, product, np.empty(max(q, m), np.int64)),
+            *steps,
+        )
+        x[:, part], residual[:, part] = of_x[:, :n], of_r[:, :n]
+        coefficients[k] = steps[:, : counts[k] if counts[k] >= 0 else max_iter, :n].copy()
+
+    few = coupling.nnz < coupling.fewest
+    over_threads(work, bounds, 1 if few else threads)
+    if _INDEFINITE in counts:
+        raise np.linalg.LinAlgError("the matrix is not positive definite")
+    steps = np.full((2, max([0, *(each.shape[1] for each in coefficients)]), width), np.nan)
+    for (first, last), each in zip(bounds, coefficients, strict=True):
+        steps[:, : each.shape[1], first:last] = each
+    return Solved(x, residual, steps.shape[1], min(counts, default=0) >= 0, *steps)
+
+
+_INDEFINITE = -1
 
 
 def log_quadrature(solved: Solved) -> tuple[FloatArray, FloatArray]:
