@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import chi2
+from scipy.stats import chi2, norm
 
 import vcomp
 
@@ -507,6 +507,18 @@ def test_a_slope_alone_is_tested_against_least_squares(method):
     found = alone.test("g[x]")
     assert found.statistic == pytest.approx(statistic, rel=1e-9)
     assert found.p_value == pytest.approx(0.5 * chi2.sf(statistic, 1), rel=1e-8)
+
+
+def test_no_effect_is_left_above_a_held_residual():
+    """Held above the variance of the scores, it leaves least squares of this variance."""
+    data = DATA.groupby("g").head(4)
+    X = np.column_stack([np.ones(len(data)), data["x"]])
+    rest = data["y"] - X @ np.linalg.lstsq(X, data["y"], rcond=None)[0]
+    held = 50.0 * data["y"].var()
+    res = vcomp.fit("y ~ x + (x|g)", data, method="ml", hold={"Residual": held})
+    assert res.converged
+    assert (res.vcomp.iloc[:-1] == 0.0).all()
+    assert res.llf == pytest.approx(norm.logpdf(rest, scale=held**0.5).sum(), rel=1e-12)
 
 
 @pytest.mark.parametrize("noise", [1e-4, 1e-5])

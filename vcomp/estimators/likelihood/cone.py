@@ -376,6 +376,8 @@ class ConeSearch:
     def elsewhere(self, S: FloatArray) -> Iterator[ConePlace]:
         """Yield further starts: the sum of the matrices, shared among the terms."""
         total, linked = S.sum(axis=0), self.likelihood.linked
+        if not total.any():
+            return
         sizes = np.append(np.zeros(len(S) - 1), float(self.likelihood.n))
         starts = OtherStarts(np.zeros(len(S), dtype=bool), sizes)
         for shares in starts.elsewhere(np.trace(S, axis1=1, axis2=2), starts.free):
@@ -482,6 +484,8 @@ class ConeSearch:
         gradient = np.concatenate(
             [2.0 * (g @ L).T.ravel() for g, L in zip(G, factors, strict=True)]
         )
+        if not gradient.size:  # all matrices vanish beside a held residual
+            return np.zeros((0, 0)), gradient
         if is_near:
             H = J.T @ information @ J + bends_of(factors, [-g for g in G])
             H, g = without_rotations(factors, H, gradient)
