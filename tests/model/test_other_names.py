@@ -82,6 +82,28 @@ def test_calls_in_sentences_run(res, data, name, tmp_path):
             eval(call, names)
 
 
+def test_fits_are_singular_whose_covariance_matrix_is():
+    rng = np.random.default_rng(2)
+    g, h, x = np.repeat(np.arange(15), 8), np.tile(np.arange(8), 15), rng.normal(size=120)
+    found = []
+    for slope, formula in (
+        (0.0, "y ~ x + (1|g)"),
+        (0.0, "y ~ x + (1|g) + (1|h)"),
+        (-0.5, "y ~ x + (x|g)"),
+        (1.0, "y ~ x + (x|g)"),
+    ):
+        u = rng.normal(size=(2, 15))
+        slopes = (u[1] if slope == 1.0 else slope * u[0])[g]
+        y = u[0][g] + slopes * x + 0.3 * rng.normal(size=120)
+        frame = pd.DataFrame({"g": g, "h": h, "x": x, "y": y})
+        frame["y"] -= frame.groupby("h")["y"].transform("mean") if "h" in formula else 0.0
+        res = vcomp.fit(formula, frame)
+        smallest = np.linalg.eigvalsh(res.cov_re)[0] / np.max(res.cov_re)
+        found.append(bool(eval(_EXPRESSIONS["issingular"], {"res": res})))
+        assert found[-1] is bool(smallest < 1e-9)
+    assert found == [False, True, True, False]
+
+
 def test_numbers_are_those_of_the_other_library(res):
     """As statsmodels defines them."""
     sigma = eval(_EXPRESSIONS["sigma"], {"res": res})

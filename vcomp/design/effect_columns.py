@@ -297,9 +297,13 @@ def _learned(term: RandomTerm, bar: CodedBar) -> EffectColumns:
         if spread <= _CONSTANT * whole:
             what = "zero in all rows" if whole == 0.0 else "constant"
             others = tuple(effect for effect in term.effects if effect != name)
-            left = replace(term, effects=others).written if others else "the formula without it"
+            advice = (
+                f"write {replace(term, effects=others).written}"
+                if name in term.effects and others
+                else "leave it out"
+            )
             raise DesignError(
-                f"{term.written} has a slope of {name!r}, which is {what}: write {left}",
+                f"{term.written} has a slope of {name!r}, which is {what}: {advice}",
                 term=term.name,
                 column=name,
             )

@@ -50,7 +50,7 @@ _EXPRESSIONS: Mapping[str, str] = {
     "n_groups": "print(res.design)",
     "ngrps": "print(res.design)",
     "nlevels": "print(res.design)",
-    "issingular": "(res.vcomp == 0).any()",
+    "issingular": "(res.vcomp == 0).any() or 'singular' in res.status",
     "hist": "res.iterations",
     "mle_retvals": "res.status",
     "save": "res.to_json()",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from types import SimpleNamespace
@@ -400,6 +401,12 @@ def test_perfect_correlation_is_named():
     frame = pd.DataFrame({"g": g, "x": x, "y": u * (1.0 - 0.5 * x) + 0.3 * rng.normal(size=120)})
     res = vcomp.VarianceComponentsModel("y ~ x + (x|g)", frame).fit()
     assert "g is singular (rank 1 of 2)" in res.status
+    (advised,) = re.findall(r"res\.profile\('(.*?)'\)", res.status)
+    assert advised == "corr(g[(Intercept),x])"
+    low, high = res.profile(advised).conf_int().loc[advised]
+    assert (low, high > -0.5) == (-1.0, False)
+    without = vcomp.fit("y ~ x + (x||g)", frame)
+    assert without.llf < res.llf - 2.0
     v = res.vcomp
     assert v["g[(Intercept),x]"] ** 2 == pytest.approx(v["g"] * v["g[x]"], rel=1e-12)
 
@@ -445,7 +452,7 @@ def test_the_likelihood_of_a_factor_with_two_bars_is_a_ridge_of_that_of_one():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("y ~ (k|g)", "slope of 'k', which is constant: leave it out"),
+        ("y ~ (k|g)", "slope of 'k', which is constant: write \\(1\\|g\\)"),
         ("y ~ (0 + k0|g)", "slope of 'k0', which is zero in all rows: leave it out"),
         ("y ~ (x + x2|g)", "columns 'x', 'x2' of .* are linearly dependent"),
     ],

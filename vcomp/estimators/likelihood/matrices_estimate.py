@@ -304,6 +304,17 @@ _CLOSE = 2.0
 """Largest difference of log-likelihoods to another maximum that is reported."""
 
 
+def _of_two(likelihood: MatricesLikelihood, names: tuple[str, ...], term: Sequence[int]) -> str:
+    """Return a clause on the correlation of two effects, which is 1 or −1; empty for more."""
+    if len(term) != 2:
+        return "; leave out a slope, or write || in place of | for effects without correlations"
+    matrix = next(m for m in likelihood.blocks.matrices if m.places[0][0] == term[0])
+    return (
+        f". res.profile('corr({names[matrix.places[0][1]]})') shows which correlations the data "
+        "allow; || in place of | is the model without one"
+    )
+
+
 def _status(likelihood: MatricesLikelihood, end: ConeMaximum, names: tuple[str, ...]) -> str:
     if not end.converged:
         return (
@@ -319,7 +330,7 @@ def _status(likelihood: MatricesLikelihood, end: ConeMaximum, names: tuple[str, 
             clauses.append(
                 f"the covariance matrix of {_group(names[term[0]])} is singular (rank {rank} of "
                 f"{len(term)}): a combination of its effects has no variance, and standard errors "
-                "treat the rank as known"
+                f"treat the rank as known{_of_two(likelihood, names, term)}"
             )
     if end.drops and end.drops[0] <= _CLOSE:
         clauses.append(
