@@ -71,7 +71,7 @@ def test_a_name_that_begins_with_another_is_read_as_a_whole():
         ("0 * sqrt(sys)", "positive numbers only"),
         ("sqrt(sys) * 0.0", "positive numbers only"),
         ("sqrt(sys/topic)", "argument of sqrt must be a sum"),
-        ("log(sys)", "the functions are sqrt, sd, var, share"),
+        ("log(sys)", "the functions are sqrt, sd, var, cov, share"),
         ("sys ** 2", r"only \+, -, \* and / are allowed"),
         ("sys[0]", r"only \+, -, \*, / and sqrt"),
         ("3 * 4", "contains no component"),
@@ -84,10 +84,10 @@ def test_a_name_that_begins_with_another_is_read_as_a_whole():
         ("share(sys) - share(topic)", "only components can be added up"),
         ("sqrt(sys) / topic", "a ratio must be one of two sums"),
         ("sys / sqrt(topic)", "a ratio must be one of two sums"),
-        ("sqrt(sys, topic)", "the functions are sqrt, sd, var, share, of one argument"),
-        ("sqrt(sys, x=topic)", "the functions are sqrt, sd, var, share, of one argument"),
-        ("sqrt(x=sys)", "the functions are sqrt, sd, var, share, of one argument"),
-        ("sqrt()", "the functions are sqrt, sd, var, share, of one argument"),
+        ("sqrt(sys, topic)", "the functions are sqrt, sd, var, cov, share, of one argument"),
+        ("sqrt(sys, x=topic)", "the functions are sqrt, sd, var, cov, share, of one argument"),
+        ("sqrt(x=sys)", "the functions are sqrt, sd, var, cov, share, of one argument"),
+        ("sqrt()", "the functions are sqrt, sd, var, cov, share, of one argument"),
         ("sys.sqrt(topic)", r"only \+, -, \*, / and sqrt"),
         ("'a' * sys", r"only \+, -, \*, / and sqrt"),
         ("1j * sys", r"only \+, -, \*, / and sqrt"),
@@ -98,3 +98,20 @@ def test_a_name_that_begins_with_another_is_read_as_a_whole():
 def test_what_is_refused(text, message):
     with pytest.raises(EstimationError, match=message):
         read_quantity(text, NAMES, ("Erho2", "Phi"))
+
+
+SLOPES = ("g", "g[x]", "g[(Intercept),x]", "Residual")
+
+
+def test_covariances_have_the_name_of_the_components():
+    for text in ("g[(Intercept),x]", "cov(g[(Intercept),x])", "`g[(Intercept),x]`"):
+        np.testing.assert_array_equal(read_quantity(text, SLOPES).a, [[0.0, 0.0, 1.0, 0.0]])
+    turned = read_quantity("g + 4*cov(g[(Intercept),x]) + 4*g[x]", SLOPES)
+    np.testing.assert_array_equal(turned.a, [[1.0, 4.0, 4.0, 0.0]])
+
+
+@pytest.mark.parametrize("text", ["cov(g, g[x])", "g[intercept,x]", "g[1,x]", "g ** 2", "g + 1"])
+def test_refused_expressions_list_the_names(text):
+    listed = r"components are g, g\[x\], g\[\(Intercept\),x\], Residual; .*v\['g'\]"
+    with pytest.raises(EstimationError, match=listed):
+        read_quantity(text, SLOPES)

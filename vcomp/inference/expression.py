@@ -25,8 +25,13 @@ from vcomp.inference.quantities import Form, Quantities, Smooth
 if TYPE_CHECKING:
     import pandas as pd
 
-_FUNCTIONS = ("sqrt", "sd", "var", "share")
-_ELSE = "write anything else as a function of the components, such as lambda v: v['sys'] ** 0.5"
+_FUNCTIONS = ("sqrt", "sd", "var", "cov", "share")
+
+
+def _else(names: Sequence[str]) -> str:
+    """Return the advice on quantities that no text describes, with a component of the fit."""
+    name = names[0] if names else "sys"
+    return f"write anything else as a function of the components, such as lambda v: v[{name!r}]**2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,7 @@ def read_quantity(text: str, names: Sequence[str], others: Sequence[str] = ()) -
     ----------
     text : sums of components with numbers as factors, a ratio of two such sums, or a square root
         of one; ``total`` is the sum of all components, ``sd(x)`` is ``sqrt(x)``, ``share(x)`` is
-        ``x / total``, ``var(x)`` is ``x``
+        ``x / total``, ``var(x)`` and ``cov(x)`` are ``x``
     names : of the components
     others : further names that the caller understands, for messages
 
@@ -66,7 +71,7 @@ def read_quantity(text: str, names: Sequence[str], others: Sequence[str] = ()) -
     except (RecursionError, MemoryError, OverflowError):  # Python's parser ends in either
         raise EstimationError(
             f"the quantity is too long or too deeply nested to be read: it has {len(text):,} "
-            f"characters and begins {text[:60]!r}; {_ELSE}"
+            f"characters and begins {text[:60]!r}; {_else(names)}"
         ) from None
     if value.a is None:
         raise EstimationError(f"{text!r} contains no component; components are {', '.join(names)}")
@@ -83,7 +88,7 @@ def _value_of(text: str, names: Sequence[str], others: Sequence[str]) -> _Value:
     except (SyntaxError, ValueError):  # a null character, a number of very many digits
         raise EstimationError(
             f"cannot read {text!r}; a quantity is a component ({', '.join(names)}), a sum or "
-            f"ratio of them, or a name such as 'Erho2'; {_ELSE}"
+            f"ratio of them, or a name such as 'Erho2'; {_else(names)}"
         ) from None
     return _QuantityReader(text, tuple(names), tuple(others)).read(tree)
 
@@ -153,7 +158,7 @@ class _QuantityReader:
         inside = self.read(node.args[0])
         if inside.a is None or inside.form != "linear":
             raise self._refusal(f"the argument of {node.func.id} must be a sum of components")
-        if node.func.id == "var":
+        if node.func.id in ("var", "cov"):
             return inside
         if node.func.id == "share":
             return self._ratio(inside, self._component("total"))
@@ -196,7 +201,10 @@ class _QuantityReader:
         return _Value("ratio", left.a, right.a)
 
     def _refusal(self, why: str) -> EstimationError:
-        return EstimationError(f"cannot read {self.text!r} as a quantity: {why}; {_ELSE}")
+        return EstimationError(
+            f"cannot read {self.text!r} as a quantity: {why}; components are "
+            f"{', '.join(self.names)}; {_else(self.names)}"
+        )
 
 
 _SINGULAR = 1e-12
