@@ -160,8 +160,10 @@ def mean_of_items(
 
     Examples
     --------
-    >>> mean_of_items(np.array([1.0, 2.0, 6.0]), np.arange(3), np.zeros(3, dtype=int))
-    (3.0, 1.5275252316519468, 2.0)
+    >>> values, tasks = np.array([1.0, 2.0, 6.0]), np.zeros(3, dtype=int)
+    >>> mean, error, df = mean_of_items(values, np.arange(3), tasks)
+    >>> mean, round(error, 6), df
+    (3.0, 1.527525, 2.0)
     """
     means, sums, degrees = [], [], []
     for task in np.unique(tasks):
