@@ -95,8 +95,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection(session: pytest.Session) -> None:
     """Let each worker compile a part of the files.
 
-    Workers collect in the same order: each would compile all files of a fresh checkout, and rewrite
-    their assertions.
+    Workers collect in the same order: each would compile all files of a fresh checkout, and
+    rewrite their assertions.
     """
     # Of what is collected nothing is garbage.
     gc.disable()
