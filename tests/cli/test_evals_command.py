@@ -85,6 +85,19 @@ def test_mistakes(table):
     assert ended().exit_code == 2
 
 
+@pytest.mark.filterwarnings("ignore:column 'C")
+def test_the_gate_does_not_pass_what_is_not_compared(table, tmp_path):
+    data = pd.read_csv(table).rename(columns={"sys": "model", "topic": "item"})
+    data["task"] = data["item"].rank(method="dense").mod(2).map({0: "a", 1: "b"})
+    data = data[(data["model"] != "overlap") | (data["task"] == "a")]
+    data.to_csv(tmp_path / "scores.csv", index=False)
+    failed = ended(tmp_path / "scores.csv", "--fail-if-worse", "ql-jm0.1")
+    assert isinstance(failed.exception, vcomp.DataError)  # ends with code 2
+    assert "overlap lacks scores: a mean over all tasks" in str(failed.exception)
+    assert "Not compared: overlap" in failed.output
+    assert ended(tmp_path / "scores.csv").exit_code == 0
+
+
 def test_names_of_columns(table, tmp_path):
     data = pd.read_csv(table)
     other = data.assign(score=data["score"] ** 2)

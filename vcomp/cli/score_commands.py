@@ -229,11 +229,11 @@ def evals(
     vcomp evals logs/ --metric acc --fail-if-worse production --json page.json
     """
     found = vcomp.evals.study(logs, **how)
-    worse = () if baseline is None else found.worse_than(baseline)
     if json_file is not None:
         output.write(found.to_json(), json_file)
     if json_file != "-":
         shown.result(found, found.table.reset_index())
+    worse = () if baseline is None else found.worse_than(baseline)
     if worse:
         click.echo(f"vcomp: worse than {baseline}: {', '.join(map(str, worse))}", err=True)
         click.get_current_context().exit(1)

@@ -166,12 +166,22 @@ class EvalStudy(display.Printed):
         ------
         PlanError
             If there is no such model, or one alone.
+        DataError
+            If some models cannot be compared with it.
         """
         names = list(map(str, self.table.index))
-        if str(baseline) not in names or self.comparisons is None:
+        lacking = list(map(str, self.not_compared))
+        if str(baseline) not in (*names, *lacking) or self.comparisons is None:
             raise PlanError(
                 f"there is no {self.roles.model} {baseline!r} to compare with; there are "
                 f"{', '.join(map(repr, names))}"
+            )
+        if lacking:
+            some = f"no {self.roles.model}" if str(baseline) in lacking else "not all"
+            raise DataError(
+                f"{some} can be compared with {baseline!r}: "
+                f"{_of_lacking(self.roles, self.not_compared)}; or leave out their rows",
+                column=self.roles.model,
             )
         rows = self.comparisons.table
         rows = rows[rows["significant"]]

@@ -38,6 +38,10 @@ _FEW = 0.25
 """Standard error of a variance, as a share of it, with which it is known well enough."""
 
 
+_STEPS, _CLOSE = 20, 1e-3
+"""Designs that are tried until one finds a difference, and by how much less it may find."""
+
+
 # Prices ------------------------------------------------------------------------------------------
 
 
@@ -175,10 +179,17 @@ def allocation(study: EvalStudy, gap: float) -> Allocation[DStudy] | None:
     study : with prices
     gap : true difference of the models
     """
-    if study.prices is None:
+    if study.prices is None or not (study.budget is not None or gap > 0.0):
         return None
+    return _best(study, study.prices, study.budget, gap)
+
+
+def _best(
+    study: EvalStudy, prices: Prices, budget: float | None, gap: float
+) -> Allocation[DStudy]:
+    """Return the best data for a budget, else the cheapest that tell two models apart."""
     plan = whole_plan(study)
-    cost = study.prices.of_plan(plan)
+    cost = prices.of_plan(plan)
     priced = {f for _, over in cost.terms(plan.plan.design) for f in over}
     sizes = zip(plan.plan.facets, plan.plan.sizes[0].tolist(), strict=True)
     fixed = plan.plan.universe.fixed
@@ -190,28 +201,51 @@ def allocation(study: EvalStudy, gap: float) -> Allocation[DStudy] | None:
     if len(held) + len(fixed) == len(plan.plan.facets):
         listed = display.listed([f for f in plan.plan.facets if f not in fixed])
         raise PlanError(f"no price is of anything that can be added, such as {listed}")
-    if study.budget is not None:
-        return plan.optimize(cost, budget=study.budget, coefficient="rel_err_var", bounds=bounds)
-    if not gap > 0.0:
-        return None
-    return plan.optimize(cost, difference=gap, power=POWER, bounds=bounds)
+    if budget is not None:
+        return plan.optimize(cost, budget=budget, coefficient="rel_err_var", bounds=bounds)
+    try:
+        return plan.optimize(cost, difference=gap, power=POWER, bounds=bounds)
+    except PlanError:
+        return _of_many(plan, cost, gap, bounds)
+
+
+def _of_many(
+    plan: DStudy, cost: Cost, gap: float, bounds: Mapping[str, Any]
+) -> Allocation[DStudy]:
+    """Return data that tell two models apart, of nearly the least cost.
+
+    Designs of many levels are too many to compare their powers, and their degrees of freedom
+    hardly matter: the least cost is that of an error variance.
+    """
+    error, ratio = float(plan.columns["rel_err_var"][0]), _of_detected(plan, gap)
+    for _ in range(_STEPS):
+        # Detected differences are as errors; a little less than the difference ends the search.
+        error *= ratio**2 * (1.0 - _CLOSE)
+        found = plan.optimize(cost, goal=error, coefficient="rel_err_var", bounds=bounds)
+        ratio = _of_detected(found.best.study, gap)
+        if 1.0 <= ratio <= 1.0 + _CLOSE:
+            break
+    return found
+
+
+def _of_detected(plan: DStudy, gap: float) -> float:
+    """Return a difference as a multiple of the one that is detected."""
+    return gap / float(plan.detectable(POWER)["difference"].iloc[0])
 
 
 # What makes it surer -----------------------------------------------------------------------------
 
 
-def whole_plan(study: EvalStudy, times: int = 1, of: Collection[str] = ()) -> DStudy:
+def whole_plan(study: EvalStudy) -> DStudy:
     """Return the D-study of data like these, with whole sizes.
 
     Parameters
     ----------
     study : of the evaluation
-    times : factor of the sizes of some facets
-    of : these facets
     """
     plan = study.plan.plan
-    own = dict(zip(plan.facets, plan.sizes[0].tolist(), strict=True))
-    sizes = {f: max(1, round(n)) * (times if f in of else 1) for f, n in own.items()}
+    own = zip(plan.facets, plan.sizes[0].tolist(), strict=True)
+    sizes = {f: max(1, round(n)) for f, n in own}
     return study.components.dstudy(object=study.roles.model, fixed=study.roles.fixed, sizes=sizes)
 
 
@@ -235,7 +269,7 @@ def sentences(study: EvalStudy) -> list[str]:
     elif study.prices is not None and gap > 0.0:
         said.append(f"{apart} {_bought(study)}")
     elif gap > 0.0:
-        said.append(f"{apart} {_needed(study, gap)}")
+        said.append(f"{apart} {needed(study, gap)}")
     return said
 
 
@@ -245,17 +279,7 @@ def _bought(study: EvalStudy) -> str:
         best = study.allocation.best
     except PlanError as error:
         return f"{str(error)[0].upper()}{str(error)[1:]}."
-    design = best.study.plan.design
-    sizes = []
-    for facet, n in best.sizes.items():
-        name = replicated(study.roles, design.facets) if facet == REPLICATE else facet
-        if name == study.roles.repeated:
-            sizes.append(f"{display.counted(n, 'run')} of each")
-            continue
-        within = design.innermost(design.nested_in[facet])
-        each = f" in each {' and '.join(sorted(within))}" if within else ""
-        sizes.append(display.counted(n, name) + each)
-    words = f"{display.listed(sizes)}, for {display.number(best.cost, 6)}"
+    words = f"{_sizes(study, best)}, for {display.number(best.cost, 6)}"
     if study.budget is None:
         power = display.number(POWER)
         return f"The cheapest data that find it with power {power} are {words}."
@@ -266,8 +290,29 @@ def _bought(study: EvalStudy) -> str:
     )
 
 
-def _needed(study: EvalStudy, gap: float) -> str:
-    """Return how much of the noisiest facet, or of all, finds a difference."""
+def _sizes(study: EvalStudy, best: Any) -> str:
+    """Return the sizes of a design in words."""
+    design = best.study.plan.design
+    sizes = []
+    for facet, n in best.sizes.items():
+        name = replicated(study.roles, design.facets) if facet == REPLICATE else facet
+        if name == study.roles.repeated:
+            sizes.append(f"{display.counted(n, 'run')} of each")
+            continue
+        within = design.innermost(design.nested_in[facet])
+        each = f" in each {' and '.join(sorted(within))}" if within else ""
+        sizes.append(display.counted(n, name) + each)
+    return display.listed(sizes)
+
+
+def needed(study: EvalStudy, gap: float) -> str:
+    """Return how much of the noisiest facet, or of all, finds a difference, in a sentence.
+
+    Parameters
+    ----------
+    study : without prices
+    gap : the difference
+    """
     plan, roles = whole_plan(study), study.roles
     facet = noisiest(study)
     facet = facet if facet in plan.plan.facets else plan.plan.facets[-1]
@@ -280,13 +325,12 @@ def _needed(study: EvalStudy, gap: float) -> str:
             design = plan.plan.design
             within = " and ".join(sorted(design.innermost(design.nested_in[facet])))
         return str(replace(wanted, facet=names.get(facet, facet), held=held, within=within))
-    for times in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64):
-        planned = whole_plan(study, times, roles.sampled)
-        if planned.power(gap)["power"].iloc[0] >= POWER:
-            sizes = dict(zip(planned.plan.facets, planned.plan.sizes[0], strict=True))
-            listed = [display.counted(sizes[f], f) for f in roles.sampled if f in sizes]
-            return f"Power {POWER} needs more of all: some {display.listed(listed)}."
-    return "To find it is out of reach, even with 64 times as much of everything."
+    power = display.number(POWER)
+    try:
+        best = _best(study, Prices(roles, {frozenset(roles.cell): 1.0}), None, gap).best
+    except PlanError:
+        return f"No size of data like these finds it with power {power}."
+    return f"Power {power} needs more of all; the fewest scores are of {_sizes(study, best)}."
 
 
 def noisiest(study: EvalStudy) -> str:
