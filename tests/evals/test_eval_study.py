@@ -690,6 +690,54 @@ def test_a_price_of_repetitions_is_of_each():
     ]
 
 
+def judged(epochs=4):
+    rng = np.random.default_rng(0)
+    m, i, e, j = (of.ravel() for of in np.indices((3, 20, epochs, 2)))
+    value = rng.normal(size=(3, 20))[m, i] + 0.5 * m + rng.normal(size=(3, 20, epochs))[m, i, e]
+    value += 0.5 * rng.normal(size=m.size) + 0.3 * rng.normal(size=(3, 2))[m, j]
+    return pd.DataFrame({"model": m, "item": i, "epoch": e, "judge": j, "score": value})
+
+
+def test_a_call_is_paid_for_once_whoever_judges_it():
+    data = judged()
+    found = vcomp.evals.study(data, prices={"call": 1.0}, budget=1000)
+    assert found.page.data.cost == 3 * 20 * 4
+    best = found.allocation.best
+    assert best.cost == 3 * best.sizes["item"] * best.sizes["epoch"]
+    assert vcomp.evals.study(data, prices={"epoch": 1.0}).page.data.cost == 3 * 20 * 4
+    twice = vcomp.evals.study(data, prices={"call": 1.0, "judgement": 0.1}, budget=1000)
+    assert twice.page.data.cost == pytest.approx(240 + 48)
+    best = twice.allocation.best
+    answers = 3 * best.sizes["item"] * best.sizes["epoch"]
+    assert best.cost == pytest.approx(answers * (1.0 + 0.1 * best.sizes["judge"]))
+
+
+def test_judges_of_the_same_answers_share_their_noise():
+    data = judged()
+    found = vcomp.evals.study(data)
+    formula = (
+        "score ~ (1|model) + (1|item) + (1|judge) + (1|model:item) + (1|model:judge) "
+        "+ (1|item:judge) + (1|model:item:judge) + (1|model:item:epoch)"
+    )
+    v = vcomp.fit(formula, data).vcomp
+    assert found.sources["variance"]["model:item:epoch"] == pytest.approx(
+        v["model:item:epoch"], rel=1e-6
+    )
+    y = data["score"].to_numpy().reshape(3, 20, 4, 2)
+    residual = y - y.mean(axis=2, keepdims=True) - y.mean(axis=3, keepdims=True)
+    residual += y.mean(axis=(2, 3), keepdims=True)
+    within = (residual**2).sum() / (60 * 3)
+    answers = y.mean(axis=3).var(axis=2, ddof=1).mean() - within / 2.0
+    assert v["model:item:epoch"] == pytest.approx(answers, rel=0.02)  # other terms are REML's
+    assert "model:item:judge:epoch" in printed_words(found)
+    seeds = data.assign(seed=data["epoch"] % 2, epoch=data["epoch"] // 2)
+    both = vcomp.evals.study(seeds)
+    assert both.sources["variance"]["model:item:epoch:seed"] == pytest.approx(
+        v["model:item:epoch"], rel=1e-6
+    )
+    assert both.next_data
+
+
 def test_tables_that_are_no_tables_of_scores():
     data = scores(models=2, items=6)
     with pytest.raises(vcomp.DataError, match="there are several columns 'item'"):

@@ -531,6 +531,8 @@ def _least_squares(formula: str, table: pd.DataFrame) -> VarianceComponentsResul
 def _source(name: str, roles: Roles) -> str:
     if name != RESIDUAL:
         return name
+    if roles.has_answers:
+        return ":".join([*roles.cell, roles.repetition])
     return roles.repetition or roles.residual or name
 
 

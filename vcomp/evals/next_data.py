@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from vcomp import display
-from vcomp.evals.roles import NUMBERED, Roles
+from vcomp.evals.roles import JUDGE, NUMBERED, Roles
 from vcomp.exceptions import PlanError, did_you_mean, is_real
 from vcomp.formula import REPLICATE, RESIDUAL
 from vcomp.gtheory.allocation import Allocation, Cost
@@ -62,8 +62,9 @@ class Prices:
         """Return what a table of scores cost, by the combinations of levels that it has."""
         total = 0.0
         for columns, price in self.terms.items():
-            # A price of repetitions alone is of each repetition of each sample.
-            over = self.roles.cell if columns == {self.roles.repeated} else columns
+            # A price of repetitions alone is of each answer.
+            answer = [c for c in self.roles.cell if c != JUDGE]
+            over = answer if columns == {self.roles.repeated} else columns
             numbering = NUMBERED if self.roles.repeated in columns else ()
             known = [c for c in dict.fromkeys((*over, *numbering)) if c in table]
             total += price * (len(table[known].drop_duplicates()) if known else 1)
@@ -91,7 +92,7 @@ class Prices:
         made: dict[frozenset[str], float] = {}
         for columns, price in self.terms.items():
             alone = self.roles.repeated, replicated(self.roles, facets)
-            named = (REPLICATE if c in alone else c for c in columns)
+            named = (REPLICATE if c in alone and c not in facets else c for c in columns)
             kept = frozenset(f for f in named if f in facets)
             made[kept] = made.get(kept, 0.0) + price
         setup = made.pop(frozenset(), 0.0)
@@ -135,7 +136,7 @@ def read_prices(given: Any, roles: Roles) -> Prices | None:
             raise PlanError(f"the price per {key} must be a number from 0, not {price!r}")
         names = [key] if key in facets else str(key).split(":")
         if key in CELLS and key not in facets:
-            names = [f for f in facets if key != "call" or f != "judge"]
+            names = [f for f in facets if key != "call" or f != JUDGE]
         for name in names:
             if name not in facets:
                 known = [*facets[: None if roles.repetition else -1], *CELLS]

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 SAMPLED, FIXED, NUMBERED = ("item", "prompt", "judge"), ("task",), ("epoch", "run", "seed")
 """Columns that are sampled, that are all there is, and that number repetitions, unless named."""
 
+JUDGE = "judge"
+"""The column of those who score an answer; an answer is paid for once, whoever judges it."""
+
 _MOST_COLUMNS = 1_000
 """Means of models in tasks that are estimated one by one."""
 
@@ -59,6 +62,11 @@ class Roles:
     def cell(self) -> list[str]:
         """The columns whose values name a sample that is repeated, if it is."""
         return [self.model, *self.sampled, *self.fixed]
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether the answers that several judges score are a term."""
+        return any(self.repetition in term for term in self.terms)
 
     @property
     def repeated(self) -> str:
@@ -201,7 +209,8 @@ def roles_of(
             f"{display.listed(list(constant))} to be estimated one by one; take these as sampled: "
             f"sampled=[{', '.join(map(repr, constant))}]"
         )
-    terms, left = _terms(table, model, several, constant)
+    answer = _answer(table, cell, numbering) if numbered and JUDGE in cell else []
+    terms, left = _terms(table, model, several, constant, answer=answer)
     names = " and ".join(":".join(term) for term in left)
     nested = (SAMPLED[0], FIXED[0])
     shares = set(nested) <= {*several, *constant} and (
@@ -256,12 +265,14 @@ def _terms(
     sampled: Sequence[str],
     fixed: Sequence[str],
     within: Sequence[str] = (),
+    answer: Sequence[str] = (),
 ) -> tuple[tuple[tuple[str, ...], ...], list[tuple[str, ...]]]:
     """Return the random terms that differ as partitions of the rows, and those of single rows.
 
-    With columns `within`, they are partitions of the rows of each combination of their levels.
+    With columns `within`, they are partitions of the rows of each combination of their levels. An
+    `answer` of a model is a term, since all its judges see the same one.
     """
-    columns = (model, *sampled, *fixed, *within)
+    columns = dict.fromkeys((model, *sampled, *fixed, *within, *answer))
     codes = {c: table[c].factorize()[0].astype(np.int64) for c in columns}
     has_models = bool(codes[model].any())
     facets = [*sampled, *fixed]
@@ -276,6 +287,8 @@ def _terms(
         wanted.append(term)
         if has_models:
             wanted.append((model, *term))
+    if answer:
+        wanted.append(tuple(answer))
     wanted.sort(key=len)
     kept: dict[tuple[str, ...], int] = {}
     single: list[tuple[str, ...]] = []
@@ -287,6 +300,14 @@ def _terms(
         elif not any(n == m and set(coarser) < set(term) for coarser, m in kept.items()):
             kept[term] = n
     return tuple(kept), single
+
+
+def _answer(table: pd.DataFrame, cell: Sequence[str], numbering: Sequence[str]) -> list[str]:
+    """Return the columns that name an answer, whoever judges it."""
+    every = [*(c for c in cell if c != JUDGE), *numbering]
+    fewer = every[: len(every) - len(numbering) + 1]
+    same = len(table[fewer].drop_duplicates()) == len(table[every].drop_duplicates())
+    return fewer if same else every
 
 
 def _groups(codes: Mapping[str, Any], term: Sequence[str]) -> int:
