@@ -109,9 +109,10 @@ class HypothesisTests(Fitted):
         Parameters
         ----------
         alpha : intervals have confidence 1 − alpha
-        ddf : degrees of freedom of t: ``"satterthwaite"`` (Giesbrecht & Burns 1985; as lmerTest),
-            ``"kenward-roger"`` (1997, with its standard errors; after REML, by engines that
-            factor) or ``"normal"``, with the components treated as known. df is ∞ if the normal
+        ddf : degrees of freedom of t: ``"satterthwaite"`` (Giesbrecht & Burns 1985; as lmerTest,
+            but a component at its bound 0 is not taken as known), ``"kenward-roger"`` (1997, with
+            its standard errors; after REML, by engines that factor) or ``"normal"``, with the
+            components treated as known. df is ∞ if the normal
             distribution is used by choice or because no component is estimated, and nan if it is
             used because the components have no covariance matrix
         cov_type : ``"model"`` for the covariance matrix that follows from the components;

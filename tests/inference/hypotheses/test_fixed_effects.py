@@ -106,11 +106,23 @@ def test_satterthwaite_of_coefficients(name, method):
     np.testing.assert_array_equal(interval[1], table["high"])
 
 
-def test_satterthwaite_at_a_bound_takes_the_component_as_known():
+@pytest.mark.parametrize("ddf", ["satterthwaite", "kenward-roger"])
+def test_a_component_at_its_bound_is_not_known(ddf):
+    # Two treatments of 5 plots with 4 rows each; plots differ less than their rows make them.
+    plot = np.repeat(np.arange(10), 4)
+    y = np.tile([1.0, 3.0, 5.0, 7.0], 10) + 0.1 * (plot % 3) + 2.0 * (plot >= 5)
+    data = pd.DataFrame({"plot": plot, "treated": plot >= 5, "row": np.arange(40) % 2, "y": y})
+    res = vcomp.fit("y ~ treated + row + (1|plot)", data)
+    assert res.vcomp["plot"] == 0.0
+    df = res.fixed_effects(ddf=ddf)["df"]
+    # A treatment of plots has the degrees of freedom of plots, one of rows those of rows.
+    np.testing.assert_allclose(df, [df["Intercept"], 10 - 2, 40 - 10 - 1], rtol=1e-9)
+
+
+def test_a_held_component_is_known():
     data = pd.DataFrame({"g": list("aabbccdd"), "x": [1.0, 2.0, 0.5, 3.0, 1.0, 0.0, 2.0, 4.0]})
     data["y"] = [1.0, 3.0, 1.1, 2.8, 0.9, 3.2, 1.2, 3.1]
-    res = vcomp.fit("y ~ x + (1|g)", data)
-    assert res.vcomp["g"] == 0.0
+    res = vcomp.fit("y ~ x + (1|g)", data, hold={"g": 0.0})
     # What is left is least squares, whose df are those of the residual.
     np.testing.assert_allclose(res.df_fe, 6.0, rtol=1e-10)
     np.testing.assert_allclose(res.fixed_effects(ddf="kenward-roger")["df"], 6.0, rtol=1e-10)

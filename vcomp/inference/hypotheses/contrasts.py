@@ -26,10 +26,10 @@ from vcomp.inference.hypotheses.fixed_effects import (
     KenwardRoger,
     Satterthwaite,
     degrees_of_freedom,
-    known_components,
     satterthwaite_of,
     t_interval,
     t_tests,
+    uncertain_components,
 )
 from vcomp.inference.quantities import NOT_CONVERGED, LevelVariances
 from vcomp.numerics import slices
@@ -374,10 +374,10 @@ class FixedFit:
                 "ddf='kenward-roger' needs forms that the engine of these data does not have; use "
                 "ddf='satterthwaite'"
             )
-        known = known_components(estimate)
-        covariance = estimate.covariances["expected"]
+        covariance, known = uncertain_components(estimate, "expected")
         own = next(iter(estimate.covariances.values()))
-        if np.isnan(own[np.ix_(~known, ~known)]).any():
+        free = ~known & (estimate.values > 0.0)
+        if np.isnan(own[np.ix_(free, free)]).any():
             # Where the observed information has no inverse, that of the expected one says nothing.
             covariance = np.full_like(covariance, np.nan)
         return KenwardRoger(forms, covariance, known), L @ self.design.transform

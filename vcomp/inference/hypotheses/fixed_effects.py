@@ -3,8 +3,8 @@
 Satterthwaite's degrees of freedom of a contrast are docs/explanation/mathematics.md, eq. (11.5)
 (Giesbrecht & Burns 1985); several contrasts are tested by rotation (Fai & Cornelius 1996), as in
 lmerTest. Kenward and Roger (1997) also correct Cov(β̂) for the error of the components and scale F,
-eqs. (11.6) to (11.8). A component at its bound, or held, is treated as known. Standard errors
-that assume neither the components nor normal effects are eqs. (11.10) and (11.11).
+eqs. (11.6) to (11.8). Held components are treated as known, those at their bound as estimated.
+Standard errors that assume neither the components nor normal effects are eqs. (11.10) and (11.11).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Satterthwaite:
     cov_beta : (p, p) Φ
     slopes : (k + 1, p, p) ∂Φ/∂σ²_t; None if `cov_beta` computes those of contrasts
     covariance : (k + 1, k + 1) of the components
-    known : (k + 1,) components that are held or not above zero
+    known : (k + 1,) components that are treated as known
     """
 
     cov_beta: Any
@@ -328,7 +328,7 @@ class KenwardRoger:
     forms : quadratic forms of X in V⁻¹, those of second order included
     covariance : (k + 1, k + 1) W, the inverse of the *expected* information of the restricted
         likelihood
-    known : (k + 1,) components that are held or at their bound
+    known : (k + 1,) components that are treated as known
     """
 
     forms: FixedForms
@@ -484,14 +484,34 @@ def _f_tail(statistic: float, df: tuple[float, float]) -> float:
     return float(chdtrc(df[0], df[0] * statistic))
 
 
-def known_components(estimate: Estimate) -> BoolArray:
-    """Return which components are treated as known: held, at their bound, or set to zero."""
+def uncertain_components(
+    estimate: Estimate, kind: str | None = None
+) -> tuple[FloatArray, BoolArray]:
+    """Return the covariance matrix of the components for tests of fixed effects.
+
+    The information of components at their bound counts as it does without bounds, eq. (6.3): that
+    few levels gave an estimate of zero does not make the variance known.
+
+    Parameters
+    ----------
+    estimate : of the components
+    kind : of information, the first of the estimate if None
+
+    Returns
+    -------
+    covariance : (k + 1, k + 1)
+    known : (k + 1,) components that are treated as known: held, set to zero, or at their bound
+        without any information
+    """
     held: BoolArray = np.array([name in estimate.held for name in estimate.names])
+    covariance = estimate.covariances[kind or next(iter(estimate.covariances))]
+    if estimate.without_bounds is not None:
+        return estimate.without_bounds[1], held
     errors = estimate.fixed_errors
     known: BoolArray = ~(estimate.values > 0.0)
     if errors is not None and errors.keeps_negative:
         known = estimate.values == 0.0
-    return np.logical_or(held, known)
+    return covariance, np.logical_or(held, known)
 
 
 def degrees_of_freedom(estimate: Estimate) -> FloatArray:
@@ -506,9 +526,7 @@ def satterthwaite_of(estimate: Estimate) -> Satterthwaite | None:
     by_solves = not isinstance(estimate.cov_beta, np.ndarray)
     if errors is None or (errors.slopes is None and not by_solves):
         return None
-    covariance = next(iter(estimate.covariances.values()))
-    known = known_components(estimate)
-    return Satterthwaite(estimate.cov_beta, errors.slopes, covariance, known)
+    return Satterthwaite(estimate.cov_beta, errors.slopes, *uncertain_components(estimate))
 
 
 def fixed_errors_of(
@@ -527,17 +545,14 @@ def fixed_errors_of(
     -------
     None if there are no fixed effects, or the slopes do not fit into memory.
     """
-    covariance = next(iter(estimate.covariances.values()))
-    known, errors = known_components(estimate), estimate.fixed_errors
+    uncertain, errors = uncertain_components(estimate), estimate.fixed_errors
     if not isinstance(cov_beta, np.ndarray):
-        return FixedErrors(
-            None, Satterthwaite(cov_beta, None, covariance, known).degrees_of_each()
-        )
+        return FixedErrors(None, Satterthwaite(cov_beta, None, *uncertain).degrees_of_each())
     slopes = _slopes(stats, estimate)
     if slopes is None:
         return None
     slopes = congruent(design.transform, slopes)
-    found = Satterthwaite(cov_beta, slopes, covariance, known)
+    found = Satterthwaite(cov_beta, slopes, *uncertain)
     keeps = errors is not None and errors.keeps_negative
     return FixedErrors(slopes, found.degrees_of_each(), keeps)
 
