@@ -90,11 +90,6 @@ def missing_values():
         assert vcomp.fit(CROSSED, gap).nobs == 14
 
 
-def several_responses():
-    with pytest.raises(VcompError, match="mean of each"):
-        vcomp.fit_multivariate("score + x ~ x + (1|sys) + (1|topic)", DATA)
-
-
 def exact_scores():
     exact = DATA.assign(score=DATA["sys"].astype("category").cat.codes.astype(float))
     for method in ("reml", "ml"):
@@ -179,29 +174,48 @@ def slopes_by_level():
 SLOPES = "score ~ x + (x|sys)"
 
 
-def slopes_in_parts():
+def univariate_models():
     wide = DATA.assign(other=DATA["score"])
     with pytest.raises(VcompError, match="each variable by"):
         vcomp.fit_multivariate("score + other ~ (x|sys)", wide)
+    with pytest.raises(TypeError):
+        vcomp.fit_multivariate("score + x ~ (1|sys) + (1|topic)", DATA, residual="sys")
+    with pytest.raises(VcompError, match="mean of each"):
+        vcomp.fit_multivariate("score + x ~ x + (1|sys) + (1|topic)", DATA)
 
 
 def refused_with_slopes():
     refuses(SLOPES, error=EstimationError, match="use method='reml' or 'ml'", method="anova")
     res = vcomp.fit(SLOPES, DATA)
     for name, arguments in (
-        ("dstudy", {"sys": 10}),
         ("resample", {"facet": "sys"}),
         ("crosscheck", {}),
-        ("universe_scores", {}),
         ("compare_levels", {"facet": "sys"}),
     ):
         with pytest.raises(EstimationError, match="without random slopes"):
             getattr(res, name)(**arguments)
+    assert res.resample("sys", 3, adjust=False).values.shape == (3, 4)
     for interval in ("robust", "mls", "wald", res.bootstrap(5)):
         assert res.conf_int(interval=interval).notna().any().all()
 
 
-def intervals_of_parts():
+def dstudies_with_slopes():
+    res = vcomp.fit(SLOPES, DATA)
+    for name, arguments in (("dstudy", {"sys": 10}), ("universe_scores", {})):
+        with pytest.raises(EstimationError, match="without random slopes"):
+            getattr(res, name)(**arguments)
+    assert len(res.components_at({"x": 5}).dstudy(replicate=[1, 2]).table) == 2
+
+
+def rows_of_parts():
+    twice = pd.concat([DATA, DATA.assign(score=DATA["score"] ** 2)], ignore_index=True)
+    res = vcomp.fit(CROSSED, twice, stream=True)
+    for name, facet in (("diagnose", {}), ("influence", {"facet": "sys"}), ("simulate", {})):
+        with pytest.raises(DataError, match="stream=False"):
+            getattr(res, name)(**facet)
+    for name in ("jackknife", "resample"):
+        with pytest.raises(DataError, match="stream=False"):
+            getattr(res, name)("sys")
     res = vcomp.fit(SLOPES, DATA, stream=True)
     with pytest.raises(DataError, match="stream=False, or use interval='mls'"):
         res.conf_int(interval="robust")
@@ -210,8 +224,6 @@ def intervals_of_parts():
 
 
 def refused_with_residuals():
-    with pytest.raises(TypeError):
-        vcomp.fit_multivariate("score + x ~ (1|sys) + (1|topic)", DATA, residual="sys")
     rng = np.random.default_rng(2)
     sys, topic = (a.ravel() for a in np.indices((5, 30)))
     frame = pd.DataFrame({"sys": sys, "topic": topic, "score": rng.normal(size=150) * (1 + sys)})
@@ -243,20 +255,19 @@ def tables_of_factors():
 
 
 CHECKS = {
-    "[random slopes](../howto/random-slopes.md)": slopes_in_parts,
+    "[random slopes](../howto/random-slopes.md), [residual": univariate_models,
     "[Tests of factors and marginal means]": tables_of_factors,
-    "D-studies, the adjustment of `resample`": refused_with_slopes,
+    "the adjustment of `resample`": lambda: (refused_with_slopes(), refused_with_residuals()),
+    "D-studies of objects with random slopes": dstudies_with_slopes,
     "link functions": lambda: refuses_options("family", "link"),
-    "[residual variances by level]": refused_with_residuals,
     "residual variances that are functions": lambda: refuses_options("correlation", "varPower"),
     "known covariance matrices": lambda: refuses_options("cov", "pedigree"),
-    "robust intervals with random slopes": intervals_of_parts,
+    "`diagnose`, `influence`": rows_of_parts,
     "[weights](../howto/weights.md), frequencies": weights_in_parts,
     "closed forms but MINQUE": refused_with_weights,
     "known variances with random slopes": known_variances_with_slopes,
     "priors": lambda: refuses_options("priors"),
     "imputation": missing_values,
-    "covariates in `fit_multivariate`": several_responses,
     "A term with one row in each": lambda: refuses(
         "score ~ (1|sys) + (1|sys:topic)", DATA, DesignError, "that is the residual"
     ),

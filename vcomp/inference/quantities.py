@@ -9,7 +9,7 @@ mathematics.md, eq. (10.1)). Interval methods depend on this form only.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Literal, TypeAlias, get_args
@@ -285,16 +285,61 @@ class VarianceComponents:
         (array([2., 4.]), array([2., 5.]))
         """
         A, first = self.pooling(level), len(self.names) - self.n_residuals
+        one = replace(self, matrices=(), groups=None)
+        return one._combined(A, (*self.names[:first], RESIDUAL), self.facets[: first + 1])
+
+    def at_columns(self, weights: Sequence[FloatArray]) -> tuple[VarianceComponents, FloatArray]:
+        """Return the components of effects z'u, z'Λz, and A of their values Aσ².
+
+        Terms with the same groups are one, and of several residual variances it is the mean.
+
+        Parameters
+        ----------
+        weights : (q,) z of each bar
+
+        Examples
+        --------
+        >>> from vcomp.formula import EffectMatrix
+        >>> g = VarianceComponents(
+        ...     ("p", "p[x]", "p[(Intercept),x]", "Residual"),
+        ...     (*[frozenset("p")] * 3, frozenset("pi")),
+        ...     np.array([2.0, 0.5, -0.1, 4.0]),
+        ...     matrices=(EffectMatrix("p", ("(Intercept)", "x"), ((0, 2), (2, 1))),),
+        ... )
+        >>> g.at_columns([np.array([1.0, 2.0])])[0].values
+        array([3.6, 4. ])
+        """
+        r, groups = self.n_residuals, dict[frozenset[str], str]()
+        for matrix in self.matrices:
+            groups.setdefault(self.facets[matrix.places[0][0]], matrix.groups)
+        A = np.zeros((len(groups) + r, len(self.names)))
+        A[-r:, -r:] = np.eye(r)
+        for matrix, z in zip(self.matrices, weights, strict=True):
+            row = list(groups).index(self.facets[matrix.places[0][0]])
+            np.add.at(A[row], np.array(matrix.places), np.outer(z, z))
+        known = np.isin(self.names, self.held)
+        held = ~(A[:, ~known] != 0.0).any(axis=1)
+        names = (*groups.values(), *self.names[-r:])
+        one = replace(
+            self, matrices=(), held=tuple(n for n, h in zip(names, held, strict=True) if h)
+        )
+        found = one._combined(A, names, (*groups, *self.facets[-r:]))
+        if found.groups is None:
+            return found, A
+        return found.with_one_residual(), found.pooling() @ A
+
+    def _combined(
+        self, A: FloatArray, names: tuple[str, ...], facets: tuple[frozenset[str], ...]
+    ) -> VarianceComponents:
+        """Return components Aσ² under other names."""
         return replace(
             self,
-            names=(*self.names[:first], RESIDUAL),
-            facets=self.facets[: first + 1],
+            names=names,
+            facets=facets,
             values=A @ self.values,
             cov=None if self.cov is None else _combined(A, self.cov),
             levels=None if self.levels is None else self.levels.combined(A),
             inverse_n={},
-            matrices=(),
-            groups=None,
         )
 
     def pooling(self, level: int | None = None) -> FloatArray:
@@ -325,10 +370,13 @@ class VarianceComponents:
 
 
 def _combined(A: FloatArray, cov: FloatArray) -> FloatArray:
-    """Return A cov A'; nan where a component without a standard error is used."""
-    unknown = np.isnan(np.diagonal(cov))
+    """Return A cov A'; nan where all components that are used have no standard error.
+
+    Others without one are at their bound or held, and treated as known.
+    """
+    known = ~np.isnan(np.diagonal(cov))
     found: FloatArray = A @ np.where(np.isnan(cov), 0.0, cov) @ A.T
-    lost = (A[:, unknown] != 0.0).any(axis=1)
+    lost = ~(A[:, known] != 0.0).any(axis=1)
     found[lost], found[:, lost] = np.nan, np.nan
     return found
 

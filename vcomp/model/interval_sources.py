@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
+from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError
 from vcomp.formula import RESIDUAL
-from vcomp.inference import Projected, resampling
+from vcomp.inference import Projected, VarianceComponents, resampling
 from vcomp.inference.intervals import (
     LOCAL_INTERVALS,
     Combined,
@@ -111,17 +113,29 @@ def source_of(
     return record.of_components(interval, negative)
 
 
+def mean_residual(components: VarianceComponents) -> tuple[VarianceComponents, FloatArray]:
+    """Return the components with the mean of several residual variances, and A of their Aσ².
+
+    Parameters
+    ----------
+    components : of the fit
+    """
+    return components.with_one_residual(), components.pooling()
+
+
 def pooled_source(
     record: FitRecord,
     rows: RowAccess | None,
     interval: IntervalMethod,
     negative: Projected,
+    pooled: Callable[[VarianceComponents], tuple[VarianceComponents, FloatArray]] = mean_residual,
 ) -> IntervalSource:
-    """Return the source of intervals of a fit with the mean of several residual variances.
+    """Return the source of intervals of linear combinations of the components of a fit.
 
     Parameters
     ----------
     record, rows, interval, negative : as of :func:`source_of`
+    pooled : returns the combinations, and A of their values Aσ²
 
     Raises
     ------
@@ -132,14 +146,14 @@ def pooled_source(
     """
     if interval in POOLED:
         source = record.of_components(interval, negative)
-        return replace(source, components=source.components.with_one_residual())
+        return replace(source, components=pooled(source.components)[0])
     if interval in LOCAL_INTERVALS:
         raise EstimationError(
-            f"interval={interval!r} is for models with one residual variance; use interval='mls', "
-            "'log', 'wald', 'profile' or 'bootstrap'"
+            f"interval={interval!r} is for models with one variance a term and one residual "
+            "variance; use interval='mls', 'log', 'wald', 'profile' or 'bootstrap'"
         )
     whole = source_of(record, rows, interval, negative)
-    return Combined(whole, record.tables.components.pooling())
+    return Combined(whole, pooled(record.tables.components)[1])
 
 
 def _check_own(replicates: resampling.Replicates, names: tuple[str, ...]) -> None:

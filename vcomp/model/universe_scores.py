@@ -14,7 +14,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_alpha, guarded
-from vcomp.formula import REPLICATE, refuse
+from vcomp.formula import REPLICATE, parse, refuse
 from vcomp.gtheory import (
     DStudyPlan,
     HasDStudies,
@@ -33,6 +33,8 @@ from vcomp.model.stored_levels import EffectsWithin, ObjectScores, Within
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from vcomp.model.components_at import ComponentsAt
 
 _OF_DSTUDIES = ("fixed", "universe", "within", "layout")
 """Options of D-studies that universe scores do not have."""
@@ -55,12 +57,61 @@ class UniverseScores(HasDStudies, Fitted):
         refuse(
             "a D-study" if components.has_slopes else "an error variance that all objects share",
             self._record.traits,
-            slopes="universe scores depend on the covariate then: fit intercepts alone, for "
-            "instance to the scores at one value",
+            slopes="universe scores depend on the covariate then: write "
+            f"{self._at_one_value}.dstudy(…) for one value of it",
             residuals="see res.random_effects, dstudy() and error_variances()",
         )
         self._check_planned()
         return components
+
+    @property
+    def _at_one_value(self) -> str:
+        """How the components at one value of the covariates are written."""
+        from vcomp.model.components_at import slope_names  # deferred for start-up time
+
+        names = slope_names(parse(self._record.formula))
+        return f"res.components_at({{{', '.join(f'{name!r}: …' for name in names)}}})"
+
+    @guarded
+    def components_at(self, at: Mapping[str, Any]) -> ComponentsAt:
+        """Return the components of a model with random slopes at one value of the covariates.
+
+        A term has one variance there, z'Λz for the columns z of its slopes, so that D-studies and
+        quantities are those of a model of intercepts, with the intervals of this fit. All scores
+        of a planned measurement are at that value: a mean over several values has the effects at
+        the mean of z.
+
+        Parameters
+        ----------
+        at : a value of each covariate of the slopes, a level of each factor
+
+        Returns
+        -------
+        ComponentsAt
+            with ``vcomp``, ``dstudy()`` and ``quantity()``
+
+        Raises
+        ------
+        EstimationError
+            If the model has no slopes.
+        DataError
+            If a covariate has no value, a name or value is none of the slopes, or the result was
+            loaded without its rows.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = {"y": [1, 2, 4, 4, 5, 5, 3, 6, 9], "x": [0, 1, 2] * 3, "g": list("aaabbbccc")}
+        >>> res = vcomp.fit("y ~ x + (x||g)", data)
+        >>> res.components_at({"x": 2}).vcomp.round(2).to_dict()
+        {'g': 8.78, 'Residual': 0.11}
+        >>> res.components_at({"x": 2}).dstudy(replicate=1).table["Phi"].round(3).tolist()
+        [0.987]
+        """
+        from vcomp.model.components_at import components_at  # deferred for start-up time
+
+        self._check_planned()
+        return components_at(self._record, self._row_access, self._mean_of_scores(), at)
 
     def _check_planned(self) -> None:
         """Refuse known variances, and a facet that has the name of repeated scores."""
