@@ -54,19 +54,20 @@ class UniverseScores(HasDStudies, Fitted):
             which a D-study needs for them.
         """
         components = self._record.tables.components
+        if components.has_slopes:
+            there = f"write {self._at_one_value()}.dstudy(…) for one value of it"
+            why = f"universe scores depend on the covariate then: {there}"
+            refuse("a D-study", self._record.traits, slopes=why)
         refuse(
-            "a D-study" if components.has_slopes else "an error variance that all objects share",
+            "an error variance that all objects share",
             self._record.traits,
-            slopes="universe scores depend on the covariate then: write "
-            f"{self._at_one_value}.dstudy(…) for one value of it",
             residuals="see res.random_effects, dstudy() and error_variances()",
         )
         self._check_planned()
         return components
 
-    @property
     def _at_one_value(self) -> str:
-        """How the components at one value of the covariates are written."""
+        """Return how the components at one value of the covariates are written."""
         from vcomp.model.components_at import slope_names  # deferred for start-up time
 
         names = slope_names(parse(self._record.formula))
