@@ -161,6 +161,19 @@ def measures(monkeypatch):
         vcomp.ir.score_runs(str(ROOT / "README.md"), str(ROOT / "README.md"))
 
 
+def dominant_fixed_part():
+    far = DATA.assign(g=np.arange(15) % 2, score=DATA["score"] + 1e5 * (np.arange(15) % 2))
+    formula = "score ~ g + (1|sys)"
+    sums = vcomp.accumulate(formula, far[:7]) + vcomp.accumulate(formula, far[7:])
+    with pytest.raises(DataError, match="ten-millionth of the squares"):
+        sums.fit()
+    np.testing.assert_allclose(
+        vcomp.fit(formula, far).vcomp,
+        vcomp.fit(formula, far.assign(score=DATA["score"])).vcomp,
+        rtol=1e-8,
+    )
+
+
 def slopes_by_level():
     rng = np.random.default_rng(0)
     g, h, z = rng.integers(0, 4, 200), rng.integers(0, 9, 200), rng.normal(size=200)
@@ -286,6 +299,7 @@ CHECKS = {
     "Stored results": stored_results,
     "Factor analysis, item response theory": other_test_theories,
     "Slopes by level": slopes_by_level,
+    "A fixed part that explains all but a ten-millionth of the squares": dominant_fixed_part,
 }
 ELSEWHERE = {
     "random slopes of a factor whose levels differ",  # tests/model/test_rows_in_parts.py

@@ -301,7 +301,8 @@ def test_many_rows_fill_their_cells_in_threads(n):
     places, columns = rng.permutation(n), rng.normal(size=(2, n))
     expected = np.empty((2, n))
     expected[0, places], expected[1, places] = columns[0] - 0.5, columns[1] + 2.0
-    np.testing.assert_array_equal(module._filled(places, columns, [0.5, -2.0], n), expected)
+    values = [lambda rows: columns[0, rows] - 0.5, lambda rows: columns[1, rows] + 2.0]
+    np.testing.assert_array_equal(module._filled(places, values, n), expected)
 
 
 @pytest.mark.parametrize(

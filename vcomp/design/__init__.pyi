@@ -1,12 +1,8 @@
 from .design import Chunk as Chunk
 from .design import Design as Design
 from .design import Facet as Facet
-from .design import LevelGroups as LevelGroups
 from .design import ResidualLevels as ResidualLevels
 from .design import TermDesign as TermDesign
-from .design import codes_of_facet as codes_of_facet
-from .design import group_codes as group_codes
-from .design import read_groups as read_groups
 from .effect_columns import CodedBar as CodedBar
 from .effect_columns import CovarianceBlocks as CovarianceBlocks
 from .effect_columns import bars_of_rows as bars_of_rows
@@ -25,5 +21,9 @@ from .learning import find_facets as find_facets
 from .learning import find_terms as find_terms
 from .learning import learn as learn
 from .learning import make_design as make_design
+from .level_groups import LevelGroups as LevelGroups
+from .level_groups import codes_of_facet as codes_of_facet
+from .level_groups import group_codes as group_codes
+from .level_groups import read_groups as read_groups
 from .residual_levels import learn_residual as learn_residual
 from .structure import Structure as Structure

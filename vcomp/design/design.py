@@ -5,19 +5,19 @@ In the pipe it follows the formula, and statistics follow it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.data import Rows, Source
+from vcomp.data import Rows
 from vcomp.design.effect_columns import CovarianceBlocks
 from vcomp.design.grid import Grid, PartialGrid, find_combinations
 from vcomp.design.structure import Structure
-from vcomp.exceptions import DataError, did_you_mean
+from vcomp.exceptions import DataError
 from vcomp.formula import FixedPart, Formula, OmittedColumns, ResidualGroups
 from vcomp.markup import encodable
 from vcomp.numerics import MixedColumns, congruent
@@ -139,6 +139,8 @@ class Design:
     fixed : how the fixed part is coded
     origin : number that is subtracted from y before any product
     x_origin : (p,) numbers that are subtracted from the columns of X
+    beta_origin : (p,) coefficients of the centred columns, whose fixed part is subtracted from y
+        as well; 0 unless it dwarfs the rest
     constant : (p,) the combination of the columns of X that is the constant, zero if none is
     structure : crossed, nested, balanced, connected, replicated, confounded
     grid : the facets that are fully crossed with everything, and the cells of the others; None if
@@ -161,6 +163,7 @@ class Design:
     partial_grid: PartialGrid | None
     blocks: CovarianceBlocks | None = None
     residual: ResidualLevels | None = None
+    beta_origin: FloatArray | float = 0.0
 
     @property
     def n_levels(self) -> tuple[int, ...]:
@@ -189,11 +192,19 @@ class Design:
         left_out : the columns
         constant : (p,) the combination of those kept that is the constant
         """
+        kept, x_origin = left_out.kept, self.x_origin[left_out.kept]
+        beta_origin = self.beta_origin
+        if isinstance(beta_origin, np.ndarray):
+            # X_d = X_k W, and with both centred: X_d = X_k (W + a (x_k'W − x_d')).
+            W, rest = left_out.weights, beta_origin[left_out.at]
+            moved = x_origin @ W - self.x_origin[left_out.at]
+            beta_origin = beta_origin[kept] + W @ rest + constant * float(moved @ rest)
         return replace(
             self,
             fixed=self.fixed.without(left_out),
-            x_origin=self.x_origin[left_out.kept],
+            x_origin=x_origin,
             constant=constant,
+            beta_origin=beta_origin,
         )
 
     @property
@@ -201,17 +212,38 @@ class Design:
         """The matrix T of ``β = T b + …`` for coefficients b of the centred columns, (p, p)."""
         return np.eye(self.x_origin.size) - np.outer(self.constant, self.x_origin)
 
+    @property
+    def transformed_origin(self) -> FloatArray:
+        """What :meth:`uncentre` adds to T b, (p,)."""
+        return self.uncentred(np.zeros(self.x_origin.size))
+
+    def mean(self, X: FloatArray | MixedColumns, beta: FloatArray) -> FloatArray:
+        """Return the fixed part of rows on the scale of the response.
+
+        Parameters
+        ----------
+        X : (n, p) or (p,), centred
+        beta : coefficients of the centred columns and the centred response
+        """
+        return np.asarray(self.origin + X @ (beta + self.beta_origin))
+
+    def uncentred(self, beta: FloatArray) -> FloatArray:
+        """Return coefficients of X from those of the centred X and y."""
+        beta = beta + self.beta_origin
+        return np.asarray(beta + (self.origin - self.x_origin @ beta) * self.constant)
+
     def uncentre(self, beta: FloatArray, cov_beta: Any) -> tuple[FloatArray, Any]:
         """Return coefficients of X and their covariance from those of the centred X and y.
 
-        With X_c = X − 1 x₀' = X T and 1 = X a:  y = X_c b + c 1 = X (T b + c a).
+        With X_c = X − 1 x₀' = X T, 1 = X a and the origin b₀ of b:
+        y = X_c (b + b₀) + c 1 = X (T (b + b₀) + c a).
 
         Parameters
         ----------
         beta, cov_beta : of the centred columns; a covariance matrix that is not formed transforms
             itself
         """
-        uncentred = beta + (self.origin - self.x_origin @ beta) * self.constant
+        uncentred = self.uncentred(beta)
         if isinstance(cov_beta, np.ndarray):
             return uncentred, congruent(self.transform, cov_beta)
         return uncentred, cov_beta.uncentred(self.constant, self.x_origin)
@@ -239,6 +271,7 @@ class Design:
         return Chunk(
             response=rows.y,
             origin=self.origin,
+            beta_origin=self.beta_origin,
             columns=self._centred_columns(rows),
             compact_codes=tuple(codes),
             facet_sizes=self.n_levels,
@@ -299,6 +332,7 @@ class Chunk:
     weights: FloatArray | None = None  # (n,) of scores or cells; None where all count alike
     log_sums: FloatArray | None = None  # (n,) of weighted cells the sums of the logarithms
     products: FloatArray | None = None  # (b, b, n) in each cell of y, X and a column for each term
+    beta_origin: FloatArray | float = 0.0  # (p,) of Design
 
     @property
     def n(self) -> int:
@@ -356,8 +390,15 @@ class Chunk:
 
     @property
     def y(self) -> FloatArray:
-        """The response centred at ``Design.origin``, (n,); computed at every use."""
-        return self.response - self.origin
+        """The response less origin and fixed part at ``beta_origin``, (n,); made at every use."""
+        return self.centred(slice(None))
+
+    def centred(self, rows: Any) -> FloatArray:
+        """Return :attr:`y` of some rows, given by a slice or their numbers."""
+        y = self.response[rows] - self.origin
+        if isinstance(self.beta_origin, np.ndarray):
+            y -= self.columns[rows] @ self.beta_origin
+        return y
 
     def with_response(
         self,
@@ -375,6 +416,35 @@ class Chunk:
             self,
             response=y,
             origin=0.0,
+            beta_origin=0.0,
+            within=within,
+            products=products,
+            alike=self.alike or self,
+        )
+
+    @property
+    def squares_within(self) -> float:
+        """Sum of the squares of y within cells of several scores."""
+        if self.products is not None:
+            return float(self.products[0, 0].sum())
+        return 0.0 if self.within is None else float(self.within[0, 0])
+
+    def without_fixed(self, beta: FloatArray) -> Chunk:
+        """Return the same rows, from whose response a fixed part is subtracted as well.
+
+        Parameters
+        ----------
+        beta : (p,) coefficients of the columns
+        """
+        within, products = self.within, self.products
+        if within is not None:
+            within = congruent(_less_fixed(beta, len(within)), within)
+        if products is not None:
+            of_cells = congruent(_less_fixed(beta, len(products)), np.moveaxis(products, 2, 0))
+            products = np.moveaxis(of_cells, 0, 2)
+        return replace(
+            self,
+            beta_origin=self.beta_origin + beta,
             within=within,
             products=products,
             alike=self.alike or self,
@@ -444,8 +514,13 @@ class Chunk:
                 alike=None,
             )
 
-    def of_columns(self, kept: LongArray) -> Chunk:
-        """Return the rows with some of the columns of X, given by ascending positions."""
+    def of_columns(self, kept: LongArray, beta_origin: FloatArray | float = 0.0) -> Chunk:
+        """Return the rows with some of the columns of X, given by ascending positions.
+
+        Parameters
+        ----------
+        beta_origin : of these, with the same fixed part
+        """
         columns, within, both = self.columns, self.within, [0, *(1 + kept)]
         products = self.products
         if products is not None:
@@ -455,6 +530,7 @@ class Chunk:
         return replace(
             self,
             columns=np.asfortranarray(columns[:, kept]) if mixed is None else mixed,
+            beta_origin=beta_origin,
             within=None if within is None else within[np.ix_(both, both)],
             products=products,
         )
@@ -481,117 +557,8 @@ class Chunk:
         return tuple(term.groups(self.compact_codes, self.facet_sizes) for term in self.terms)
 
 
-LevelGroups: TypeAlias = Mapping[Any, Any] | Callable[[Any], Any]
-"""The group of each level: a mapping (a pandas Series by level too), or a function of its name."""
-
-
-def group_codes(groups: Any, levels: Iterable[Any], facet: str) -> LongArray:
-    """Return the group of each level, numbered by first occurrence.
-
-    Parameters
-    ----------
-    groups : mapping from levels to groups, pandas Series indexed by levels, or a function that
-        returns the group of a level
-    levels : of the facet
-    facet : its name, for messages
-
-    Raises
-    ------
-    DataError
-        If `groups` is none of these, a level has no group, or all levels are of one group.
-
-    Examples
-    --------
-    >>> group_codes({"bm25": "A", "bm25f": "A", "lm": "B"}, ["lm", "bm25", "bm25f"], "sys")
-    array([0, 1, 1])
-    >>> group_codes(lambda name: name[0], ["ax", "ay", "bx"], "sys")
-    array([0, 0, 1])
-    """
-    names = list(levels)
-    labels = [_group_of(groups, name, facet) for name in names]
-    numbers: dict[Any, int] = {}
-    try:
-        codes = [numbers.setdefault(group, len(numbers)) for group in labels]
-    except TypeError:
-        raise DataError(f"groups of {facet!r} must be labels, not {labels[0]!r}") from None
-    if len(numbers) < 2:
-        raise DataError(
-            f"all {len(names)} levels of {facet!r} are in one group; two groups or more are needed"
-        )
-    return np.array(codes, dtype=np.int64)
-
-
-def codes_of_facet(groups: Any, design: Design, facet: str) -> LongArray:
-    """Return the group of each level of a facet that is drawn by group.
-
-    Parameters
-    ----------
-    groups : see :func:`group_codes`
-    design : with the facet
-    facet : its name
-
-    Raises
-    ------
-    DataError
-        If the facet is nested in another, a level has no group, or all levels are of one group.
-    """
-    above = design.structure.nested_in[facet]
-    if above:
-        raise DataError(
-            f"{facet!r} is nested in {' and '.join(sorted(above))}, and levels that are drawn by "
-            "group are not nested"
-        )
-    levels = next(f.levels for f in design.facets if f.name == facet)
-    return group_codes(groups, levels, facet)
-
-
-def read_groups(source: Source, level: str, group: str) -> dict[str, Any]:
-    """Return the group of each level, read from two columns of a table.
-
-    Parameters
-    ----------
-    source : the table
-    level, group : its columns of levels and of their groups
-
-    Raises
-    ------
-    DataError
-        If a level has several groups.
-    """
-    pairs = source.read([level, group]).drop_duplicates()
-    several = pairs[level][pairs[level].duplicated()]
-    if len(several):
-        raise DataError(
-            f"{str(several.iloc[0])!r} has several groups in column {group!r}", column=group
-        )
-    return dict(zip(map(str, pairs[level]), pairs[group], strict=True))
-
-
-def _group_of(groups: Any, level: Any, facet: str) -> Any:
-    group = groups(level) if callable(groups) else _looked_up(groups, level, facet)
-    if group is None or group != group:  # nan
-        raise DataError(
-            f"{level!r} of {facet!r} has no group; give each level one", column=facet, level=level
-        )
-    return group
-
-
-def _looked_up(groups: Any, level: Any, facet: str) -> Any:
-    if not hasattr(groups, "keys"):
-        raise DataError(
-            f"groups of {facet!r} must be a mapping from its levels to groups, or a function of a "
-            f"level, not {type(groups).__name__}"
-        )
-    known: Sequence[Any] = list(groups.keys())
-    for key in (level, str(level)):
-        if key in known:
-            return groups[key]
-    of_text = {str(key): key for key in known}
-    if str(level) in of_text:
-        return groups[of_text[str(level)]]
-    raise DataError(
-        f"{level!r} of {facet!r} has no group{did_you_mean(str(level), of_text)}; give each level "
-        "one",
-        column=facet,
-        level=level,
-    )
+def _less_fixed(beta: FloatArray, size: int) -> FloatArray:
+    """Return the matrix that makes [y − Xβ, X, …] of the `size` columns [y, X, …]."""
+    K = np.eye(size)
+    K[0, 1 : 1 + beta.size] = -beta
+    return K

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -104,6 +104,7 @@ def make_design(
         origin=centre.origin,
         x_origin=centre.x_origin,
         constant=centre.constant,
+        beta_origin=centre.beta_origin,
         structure=describe_structure(
             formula, n_levels, codes, n_rows, grid, labels, counts, fixed_effects(fixed)
         ),
@@ -122,12 +123,17 @@ class Centre:
 
     Attributes
     ----------
-    origin, x_origin, constant : as of :class:`~vcomp.design.Design`
+    origin, x_origin, constant, beta_origin : as of :class:`~vcomp.design.Design`
     """
 
     origin: float
     x_origin: FloatArray
     constant: FloatArray
+    beta_origin: FloatArray | float = 0.0
+
+    DOMINATED: ClassVar[float] = 1e-4
+    """Share of y'y that least squares leaves, below which the fixed part is subtracted from y
+    before squares are taken: a larger one costs four of sixteen digits at most."""
 
     @classmethod
     def of(

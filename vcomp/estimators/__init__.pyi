@@ -10,6 +10,7 @@ from .estimate import point_without_negative as point_without_negative
 from .estimate import refit_without_negative as refit_without_negative
 from .identify import check_digits as check_digits
 from .identify import check_identified as check_identified
+from .identify import dominant_fixed_part as dominant_fixed_part
 from .identify import find_left_out as find_left_out
 from .options import refuse_foreign as refuse_foreign
 from .registry import METHODS as METHODS

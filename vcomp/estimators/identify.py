@@ -1,20 +1,22 @@
 """Identifiability: dependent columns of X, and components that the data cannot distinguish.
 
-It is checked from the sums of the rows, before components are estimated. With
-Q = I − X(X'X)⁻¹X', the matrix of tr(Q V_t Q V_u) is singular if and only if the data cannot
-distinguish the components; its null vector names them (docs/explanation/mathematics.md, eq. (2.12)
-at P = Q).
+Both are checked from the sums of the rows before components are estimated, and so is whether the
+fixed part dwarfs the rest. With Q = I − X(X'X)⁻¹X', the matrix of tr(Q V_t Q V_u) is singular if
+and only if the data cannot distinguish the components; its null vector names them
+(docs/explanation/mathematics.md, eq. (2.12) at P = Q).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
+from typing import NoReturn
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.estimators.likelihood import residual_forms
+from vcomp.design import Centre
+from vcomp.estimators.likelihood import least_squares, residual_forms
 from vcomp.exceptions import DataError, DesignError
 from vcomp.formula import RESIDUAL, OmittedColumns, in_formula
 from vcomp.numerics import limited_blas, solve_positive
@@ -37,6 +39,18 @@ _CONSTANT = 1e-26
 
 _USED = 1e-6
 """Share of the largest part of a dependent column below which a part is rounding error."""
+
+_LEFT_OF_SUMS = 1e-7
+"""Share of y'y that a fixed part leaves, below which sums that cannot be made anew are refused:
+nine digits are left."""
+
+_EXACT = 16.0 * float(np.finfo(float).eps)
+"""Root mean square of what the fixed part leaves, as a share of that of the scores, up to which it
+is rounding of the scores."""
+
+_STEPS = 3
+"""Least-squares steps: each leaves an error of the rounding and condition of X, which the next
+removes."""
 
 _SAME, _ROUNDING = 1e-9, 1e-14
 """Largest difference of a column from a combination of others, as shares of the column and of the
@@ -119,6 +133,64 @@ def check_digits(
             "model has no intercept: their squares keep too few digits of the difference; "
             f"{remedy} from each column"
         )
+
+
+def dominant_fixed_part(
+    stats: Statistics,
+    response: str,
+    response_sums: tuple[float, float],
+    known: FloatArray | float = 0.0,
+) -> FloatArray | None:
+    """Return coefficients of a fixed part to subtract from y, as it dwarfs the rest; else None.
+
+    Squares of the scores then keep too few digits of the rest, and squares of what least squares
+    leave keep all: no estimate of a component depends on what is subtracted, and fixed effects
+    change by it. Where the rest is rounding error of the scores, nothing is subtracted.
+
+    Parameters
+    ----------
+    stats : sums of the data, without columns of X that are linear combinations of others
+    response : its name
+    response_sums : its mean, and the sum of squares about it
+    known : coefficients of the fixed part that was subtracted when the rows were read
+
+    Raises
+    ------
+    DataError
+        If fewer than nine digits are left in sums, and nothing can be subtracted any more.
+    """
+    total, now = np.zeros(stats.Xy.size), stats
+    for _ in range(_STEPS):
+        beta, rss = least_squares(now)
+        if not rss < Centre.DOMINATED * now.yy:
+            break
+        total = total + beta
+        try:
+            now = stats.without_fixed(total)
+        except DataError:  # neither rows nor cells are kept
+            if rss < _LEFT_OF_SUMS * now.yy:
+                _refuse_sums(response)
+            return None
+        # Within cells of several scores it is too late to subtract before squares are taken.
+        if now.cells.squares_within < _LEFT_OF_SUMS * stats.cells.squares_within:
+            _refuse_sums(response)
+    if now is stats and not np.any(known):
+        return None
+    mean, squares = response_sums
+    unit = stats.mean_weight if stats.blocks is None else 1.0
+    size = np.hypot(mean, np.sqrt(squares / stats.n))
+    if np.sqrt(now.yy / (stats.n * unit)) > _EXACT * size:
+        return None if now is stats else total
+    return -known if isinstance(known, np.ndarray) else None
+
+
+def _refuse_sums(response: str) -> NoReturn:
+    raise DataError(
+        f"the fixed part explains all but a ten-millionth of the squares of {response!r}: sums "
+        "that were accumulated in parts keep too few digits of the rest; fit the data themselves, "
+        "with stream=True if they are large",
+        column=response,
+    )
 
 
 def _dense_columns(

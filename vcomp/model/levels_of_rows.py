@@ -111,7 +111,7 @@ def term_levels(access: RowAccess, term: int, predicted: EffectSolution) -> Term
     return TermLevels(
         index=design.group_index(term),
         effects=predicted.of_terms[term],
-        centre=design.origin + float((row @ predicted.beta).sum()),
+        centre=float(design.mean(row, predicted.beta).sum()),
         variances=lambda pairs: difference_variances(stats, v, term, pairs),
     )
 

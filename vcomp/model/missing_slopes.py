@@ -119,7 +119,7 @@ def _tested(access: RowAccess, bar: RandomTerm, covariate: str) -> MissingSlope:
         name, "lrt", hypotheses.Simulation(),
     )  # fmt: skip
     at = design.fixed.names.index(covariate)
-    beta, _ = design.uncentre(fit.beta, np.zeros((fit.beta.size, fit.beta.size)))
+    beta = design.uncentred(fit.beta)
     return MissingSlope(
         covariate=covariate,
         groups=":".join(bar.facets),

@@ -24,6 +24,7 @@ from vcomp.estimators import (
     Negative,
     check_digits,
     check_identified,
+    dominant_fixed_part,
     find_left_out,
     get_estimator,
     refit_without_negative,
@@ -248,7 +249,7 @@ class VarianceComponentsModel(LikelihoodOfData):
             reading = Reading(environment, missing, stream, progress, row_columns=columns)
             data = read_data(parse(formula, level_columns(data), residual), data, reading)
         begun = perf_counter()
-        self._data: SummedData = _without_dependent(data)
+        self._data: SummedData = _without_dominant(_without_dependent(data))
         self.design = design = self._data.design
         self.component_names = (
             *design.formula.component_names,
@@ -506,6 +507,22 @@ def _without_dependent(data: SummedData) -> SummedData:
             warn(left_out_note(left_out[0].left_out_names))
     formula.check_parameters(data.statistics.n, len(data.design.fixed.names))
     return data
+
+
+def _without_dominant(data: SummedData) -> SummedData:
+    """Return the data less the fixed part if that dwarfs the rest.
+
+    Raises
+    ------
+    DataError
+        If too few digits of the rest are left.
+    """
+    design, sums = data.design, data.response_sums
+    if design.formula.intercept_only or not design.fixed.names:
+        return data
+    response, known = design.formula.response, design.beta_origin
+    beta = dominant_fixed_part(data.statistics, response, sums, known)
+    return data if beta is None else data.without_fixed(beta)
 
 
 def _with_known_residual(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -266,7 +266,7 @@ def _comparisons(
 
     fit, design = access.estimate, access.data.design
     k = fit.values.size
-    T, origin = design.transform, design.origin * design.constant
+    T = design.transform
     components, coefficients = [], []
     for place, (recipe, other) in enumerate(others, start=1):
         values, method = other.values, recipe.estimator.name
@@ -276,7 +276,7 @@ def _comparisons(
         components.append(pd.DataFrame({**names, **columns}))
         apart = (drawn[:, place, k:] - drawn[:, 0, k:]) @ T.T
         columns = _compared(T @ (other.beta - fit.beta), apart, drawn[:, 0, k:] @ T.T)
-        estimate = T @ other.beta + origin
+        estimate = design.uncentred(other.beta)
         names = {
             "coefficient": design.fixed.names, "method": method, "estimate": estimate,
         }  # fmt: skip
@@ -473,7 +473,8 @@ def _rows(design: Design, chunk: Chunk, rows: Rows, own: OwnVariances | None) ->
         groups.append(of_rows) if z is None else slopes.append((of_rows, z))
     labels = {f.name: [str(level) for level in f.levels] for f in design.facets}
     names: Any = rows.labels
-    origin = design.origin + (0.0 if rows.offset is None else rows.offset)
+    origin = design.mean(chunk.X, np.zeros(chunk.n_fixed))
+    origin = origin if rows.offset is None else origin + rows.offset
     return DiagnosedRows(
         chunk.y, codes, labels, groups or [np.zeros(chunk.n, dtype=np.int64)], chunk.X, crossed,
         names, origin, slopes, chunk.weights, own,
@@ -534,7 +535,7 @@ def _cell_means(
     )
     # Rounding is relative to the largest value of each column.
     if (np.abs(of_cells) > _ROUNDING * np.abs(chunk.X).max(axis=0, initial=0.0)).any():
-        y = y - chunk.X @ solution.beta
+        y = y - chunk.X @ (solution.beta + design.beta_origin)
     codes = chunk.level_codes(places[1]).astype(np.int64) * column.size
     codes = codes + chunk.level_codes(places[0])
     size = row.size * column.size

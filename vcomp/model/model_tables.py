@@ -414,7 +414,8 @@ def _variance_of_fixed(rows: RowAccess | None) -> float:
             "this result was loaded without the sums of its rows, which r2() needs; fit the model "
             "again"
         )
-    n, beta, a = rows.data.statistics.n, rows.estimate.beta, rows.data.design.constant
+    n, design = rows.data.statistics.n, rows.data.design
+    beta, a = rows.estimate.beta + design.beta_origin, design.constant
     if not beta.size or n < 2:
         return 0.0
     if not a.any():

@@ -290,7 +290,7 @@ def _predicted(
     chunk, mean = stats.single_rows, stats.single_rows.columns.mean(axis=0)
     n_levels = stats.sizes[term]
     groups = np.full((n_levels, len(design.terms)), -1, dtype=np.int64)
-    scores = np.full(n_levels, design.origin + mean @ effects.beta)
+    scores = np.full(n_levels, design.mean(mean, effects.beta))
     for part in parts:
         if part == term:
             groups[:, part] = np.arange(n_levels)

@@ -133,7 +133,7 @@ def predicted_values(access: RowAccess, rows: Located, terms: Sequence[int]) -> 
     # of the estimator, which of Henderson's Method I are plain means.
     solution = access.solution
     beta = solution.beta if terms else access.estimate.beta
-    predicted = access.data.design.origin + rows.X @ beta
+    predicted = access.data.design.mean(rows.X, beta)
     for t in terms:
         groups, effects = rows.groups[t], solution.effects[t]
         z = rows.slopes[t] if rows.slopes else None
@@ -299,7 +299,7 @@ def _fitted(
     X: FloatArray,
     slopes: tuple[FloatArray | None, ...],
 ) -> FloatArray:
-    fitted: FloatArray = design.origin + X @ solution.beta
+    fitted = design.mean(X, solution.beta)
     for t, (term, effects) in enumerate(zip(design.terms, solution.effects, strict=True)):
         groups = term.groups(codes, design.n_levels)
         if groups.min() < 0:

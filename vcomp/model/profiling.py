@@ -227,7 +227,7 @@ class MaximisedLikelihood:
             self.engine,
             self.estimate.values,
             design.transform[place],
-            offset=float(design.origin * design.constant[place]),
+            offset=float(design.transformed_origin[place]),
             held=self.held,
             alpha=alpha,
             name=name,

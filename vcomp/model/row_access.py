@@ -82,16 +82,13 @@ class RowAccess:
         """Return the fit for resampling: data are drawn from it, and it is repeated on them."""
         estimate, design = self.estimate, self.data.design
 
-        def uncentred(beta: FloatArray) -> FloatArray:
-            return design.uncentre(beta, np.zeros((beta.size, beta.size)))[0]
-
         return resampling.GeneratingFit(
             stats=self.data.statistics,
             recipe=self.recipe(),
             values=estimate.values,
             beta=estimate.beta,
             fixed_names=design.fixed.names,
-            uncentre=uncentred,
+            uncentre=design.uncentred,
             formula=design.formula.text,
         )
 

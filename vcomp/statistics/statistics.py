@@ -168,7 +168,23 @@ class Statistics:
         DataError
             If the rows are not kept.
         """
-        chunk = self.cells.with_response(y, within, products)
+        return self._of_same_rows(self.cells.with_response(y, within, products))
+
+    def without_fixed(self, beta: FloatArray) -> Statistics:
+        """Return the statistics of the same rows, less a fixed part.
+
+        Parameters
+        ----------
+        beta : (p,) coefficients of the centred columns
+
+        Raises
+        ------
+        DataError
+            If the rows are not kept.
+        """
+        return self._of_same_rows(self.cells.without_fixed(beta))
+
+    def _of_same_rows(self, chunk: Chunk) -> Statistics:
         strata = None
         if self.strata is not None and self.grid is not None:
             strata = stratify(chunk, self.grid, self._groupings)
@@ -182,12 +198,17 @@ class Statistics:
             known_wide=None if self.wide is None else self.wide.of_terms(terms),
         )
 
-    def of_columns(self, kept: LongArray) -> Statistics:
-        """Return the statistics with some of the columns of X, given by ascending positions."""
+    def of_columns(self, kept: LongArray, beta_origin: FloatArray | float = 0.0) -> Statistics:
+        """Return the statistics with some of the columns of X, given by ascending positions.
+
+        Parameters
+        ----------
+        beta_origin : as for :meth:`vcomp.design.Chunk.of_columns`
+        """
         strata = None if self.strata is None else self.strata.of_columns(kept)
 
         def cells() -> Chunk:
-            return self.cells.of_columns(kept)
+            return self.cells.of_columns(kept, beta_origin)
 
         return replace(
             self,

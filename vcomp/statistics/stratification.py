@@ -256,8 +256,8 @@ def _means_of_cells(
         if chunk.within is not None:
             within = chunk.within[np.ix_(kept, kept)]
         X = chunk.X
-        columns = [chunk.response, *(np.ascontiguousarray(X[:, j - 1]) for j in kept[1:])]
-        return _filled(places, columns, [chunk.origin] + [0.0] * (len(kept) - 1), size), within
+        columns = [np.ascontiguousarray(X[:, j - 1]).__getitem__ for j in kept[1:]]
+        return _filled(places, [chunk.centred, *columns], size), within
     counts = np.broadcast_to(n, (grid.n_combinations, grid.n_cells)).ravel()
     if len(kept) > 1:
         means, products = cell_moments(places, chunk.y, chunk.columns, counts)
@@ -271,14 +271,19 @@ def _means_of_cells(
 
 
 def _filled(
-    places: Any, columns: Sequence[FloatArray], origins: Sequence[float], size: int
+    places: Any, columns: Sequence[Callable[[slice], FloatArray]], size: int
 ) -> FloatArray:
-    """Return the (b, size) tables of columns in cells of one row each, less their origins."""
+    """Return the (b, size) tables of columns in cells of one row each.
+
+    Parameters
+    ----------
+    columns : each returns the values of some rows
+    """
     tables, n = np.empty((len(columns), size)), places.size
 
     def fill(rows: slice) -> None:
-        for table, values, origin in zip(tables, columns, origins, strict=True):
-            table[places[rows]] = values[rows] - origin
+        for table, values in zip(tables, columns, strict=True):
+            table[places[rows]] = values(rows)
 
     threads = 1 if n < MANY_ROWS else THREADS
     with ThreadPoolExecutor(threads) as pool:

@@ -201,7 +201,9 @@ def test_squares_about_the_mean_are_those_between_and_within_cells():
     places, y = rng.integers(6, size=40), rng.normal(size=40)
     counts, means, within = at_once(places, y[None], 6)
     table = SimpleNamespace(counts=counts, means=means, within=within)
-    coding = SimpleNamespace(survey=SimpleNamespace(n=40), centre=SimpleNamespace(origin=5.0))
+    coding = SimpleNamespace(
+        survey=SimpleNamespace(n=40, squares=None), centre=SimpleNamespace(origin=5.0)
+    )
     mean, squares = _response_sums(coding, table)
     assert mean == pytest.approx(5.0 + y.mean(), rel=1e-14)
     assert squares == pytest.approx(((y - y.mean()) ** 2).sum(), rel=1e-13)

@@ -466,8 +466,8 @@ def test_all_workers_lost_between_the_passes(on_mortal_cluster, monkeypatch):
     formula, data = gridded("per document", seed=3)
     learn = module.learn_in_passes
 
-    def learned(*arguments):
-        made = learn(*arguments)
+    def learned(*arguments, **options):
+        made = learn(*arguments, **options)
         lost = [worker.process.process for worker in on_mortal_cluster.cluster.workers.values()]
         # The others come first: a computation without any worker waits forever.
         on_mortal_cluster.cluster.scale(4)

@@ -1,5 +1,6 @@
 from .choose import EngineLimits as EngineLimits
 from .choose import choose_engine as choose_engine
+from .choose import least_squares as least_squares
 from .choose import predicted as predicted
 from .choose import prediction_engine as prediction_engine
 from .choose import residual_forms as residual_forms

@@ -13,7 +13,7 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.engine import LikelihoodEngine, Solution, predicting
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import COSTS, available_bytes, check_memory
+from vcomp.numerics import COSTS, available_bytes, check_memory, solve_positive
 from vcomp.statistics import CrossProducts, Statistics
 
 if TYPE_CHECKING:
@@ -209,6 +209,17 @@ def residual_forms(stats: Statistics) -> FloatArray:
     if sum(stats.sizes) > ENGINE_LIMITS.planned and stats.levels is not None:
         return stats.levels.projector_forms
     return Projector(stats.cross_products).forms()
+
+
+def least_squares(stats: Statistics) -> tuple[FloatArray, float]:
+    """Return the ordinary least squares estimate of the fixed effects, and its sum of squares."""
+    if stats.wide is not None:
+        from vcomp.estimators.likelihood.fixed_part import Projector
+
+        projector = Projector.of(stats.wide)
+        return projector.beta, projector.rss
+    beta = solve_positive(stats.XX, stats.Xy)
+    return beta, float(stats.yy - beta @ stats.Xy)
 
 
 def prediction_engine(stats: Statistics, engine: str = "auto") -> LikelihoodEngine:

@@ -17,7 +17,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Estimate, FixedErrors, PointEstimate, Points, below_zero
-from vcomp.estimators.likelihood import PairProducts, choose_engine, errors_of_fixed
+from vcomp.estimators.likelihood import PairProducts, choose_engine, errors_of_fixed, least_squares
 from vcomp.estimators.quadratic.anova import (
     ANOVA,
     AnovaTable,
@@ -129,7 +129,7 @@ def no_variance(method: str, stats: Statistics, names: tuple[str, ...]) -> Estim
         names=names,
         values=np.zeros(k),
         covariances={"sampling": np.zeros((k, k))},
-        beta=solve_positive(stats.XX, stats.Xy),
+        beta=least_squares(stats)[0],
         cov_beta=np.zeros((p, p)),
         llf=np.nan,
         converged=True,
@@ -139,12 +139,7 @@ def no_variance(method: str, stats: Statistics, names: tuple[str, ...]) -> Estim
 
 
 def _is_without_variance(stats: Statistics) -> bool:
-    return not residual_sum_of_squares(stats) > _EXACT_FIT * stats.yy
-
-
-def residual_sum_of_squares(stats: Statistics) -> float:
-    """Return the residual sum of squares of ordinary least squares on X."""
-    return float(stats.yy - solve_positive(stats.XX, stats.Xy) @ stats.Xy)
+    return not least_squares(stats)[1] > _EXACT_FIT * stats.yy
 
 
 def negative_components(names: tuple[str, ...], values: FloatArray) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Certificate, Estimate, PointEstimate, Points
-from vcomp.estimators.likelihood import EngineLimits, choose_engine
+from vcomp.estimators.likelihood import EngineLimits, choose_engine, least_squares
 from vcomp.estimators.options import check_ratios
 from vcomp.estimators.quadratic.anova import without_rounding
 from vcomp.estimators.quadratic.closed_form import (
@@ -27,7 +27,6 @@ from vcomp.estimators.quadratic.closed_form import (
     negative_components,
     no_variance,
     points_of,
-    residual_sum_of_squares,
 )
 from vcomp.estimators.quadratic.probed_priors import ProbedPriors
 from vcomp.estimators.quadratic.spaces import (
@@ -161,7 +160,7 @@ class MINQUE:
         return isinstance(self.iterated, bool | np.bool_) and bool(self.iterated)
 
     def _solution(self, stats: Statistics, priors: Priors, w: FloatArray) -> _Solved:
-        w = w * (residual_sum_of_squares(stats) / (stats.n - stats.Xy.size) / w.sum())
+        w = w * (least_squares(stats)[1] / (stats.n - stats.Xy.size) / w.sum())
         return _solved(priors, w, None if self._until_convergence else int(self.iterated) or 1)
 
 

@@ -429,7 +429,7 @@ class _Pass:
         for rows in blocks:
             rest = chunk.response[rows] - away
             if not constant:
-                rest -= chunk.columns[rows] @ work.beta
+                rest -= chunk.columns[rows] @ (work.beta + chunk.beta_origin)
             own = () if chunk.counts is None else (chunk.counts[rows],)
             codes = np.empty((len(self.codes), rest.size), dtype=np.int32)
             for row, column in zip(codes, self.codes, strict=True):

@@ -443,7 +443,7 @@ def simulate_responses(
         "simulate fewer at a time, with another rng= each time",
         free_bytes=free_bytes,
     )
-    mean = rows.origin + rows.columns @ beta
+    mean = rows.origin + rows.columns @ (beta + rows.beta_origin)
     simulated = np.empty((rows.n, n), order="F")
     for j in range(n):
         simulated[:, j] = mean + draw_errors(rows, v, stream(seed, j))

@@ -451,10 +451,14 @@ def rows_of_cells(coding: RowCoding, table: CellTable, terms: tuple[TermDesign, 
     places, filled = table.filled()
     p = len(coding.fixed.names)
     is_single = bool((filled.counts == 1).all())
+    X, response, beta_origin = _X(coding, filled), filled.means[0], coding.centre.beta_origin
+    if isinstance(beta_origin, np.ndarray):
+        response = response + X @ beta_origin
     return Chunk(
-        response=filled.means[0],
+        response=response,
         origin=0.0,
-        columns=_X(coding, filled),
+        beta_origin=beta_origin,
+        columns=X,
         compact_codes=coding.places.codes(places),
         facet_sizes=coding.places.n_levels,
         terms=terms,

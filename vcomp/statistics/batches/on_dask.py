@@ -97,7 +97,7 @@ def gather_on_dask(formula: Formula, data: Any, reading: Reading, *, collapse: b
         passes.
     """
     partitions = _Partitions(formula, data, reading)
-    coding = learn_in_passes(formula, partitions, reading)
+    coding = learn_in_passes(formula, partitions, reading, is_final=collapse)
     plan = collapse_plan(coding) if collapse and coding.sums_plainly else None
     if plan is not None:
         sums = partitions.collapsed(coding, plan)

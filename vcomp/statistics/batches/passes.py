@@ -65,9 +65,10 @@ def gather(
     formula : names the columns and the random terms
     source : source of the rows, which are read at least twice
     reading : how the rows are read
-    collapse : whether complete cells may be collapsed, after which sums of other rows cannot be
-        added; they are if the table of all cells would be large. If not, the powers of the scores
-        in cells are summed, since the sums may have to replace the rows
+    collapse : whether complete cells may be collapsed, and a fixed part be subtracted that dwarfs
+        the rest, after which sums of other rows cannot be added; they are if the table of all
+        cells would be large. If not, the powers of the scores in cells are summed, since the sums
+        may have to replace the rows
 
     Raises
     ------
@@ -77,7 +78,7 @@ def gather(
         If the cells would not fit into memory.
     """
     batches = Batches(formula, source, reading, keep=True)
-    coding = learn_in_passes(formula, batches, reading)
+    coding = learn_in_passes(formula, batches, reading, is_final=collapse)
     tabulated = partial(_tabulate, coding, batches, reading, powers=not collapse)
     is_large = reading.is_large(table_bytes(coding.places.size, coding.n_columns))
     if collapse and coding.sums_plainly and is_large:
@@ -351,4 +352,7 @@ class Coder:
         if not coding.varying.any():
             return y[None, :]
         X = matrix_of(coding, part) - coding.x_origin
+        beta_origin = coding.centre.beta_origin
+        if isinstance(beta_origin, np.ndarray):
+            y -= X[:, : beta_origin.size] @ beta_origin
         return np.vstack([y, X[:, coding.varying].T])

@@ -22,6 +22,7 @@ from vcomp.numerics.kernels import add_places
 from vcomp.statistics.batches.survey import (
     Addable,
     ColumnKinds,
+    RegressionSums,
     Survey,
     XSums,
     kinds_of,
@@ -474,7 +475,9 @@ def matrix_of(coding: RowCoding, part: CompleteRows) -> FloatArray:
     return np.hstack([X, *coding.slopes.matrix(columns, part.y.size)])
 
 
-def learn_in_passes(formula: Formula, passes: Passes, reading: Reading) -> RowCoding:
+def learn_in_passes(
+    formula: Formula, passes: Passes, reading: Reading, *, is_final: bool = False
+) -> RowCoding:
     """Return the coding of rows, by one pass; with a fixed part by two or three passes.
 
     Parameters
@@ -482,6 +485,7 @@ def learn_in_passes(formula: Formula, passes: Passes, reading: Reading) -> RowCo
     formula : the parsed formula
     passes : passes over the rows
     reading : the calling scope, and the treatment of missing values
+    is_final : whether no sums of other rows are added, whose fixed part would be another
 
     Raises
     ------
@@ -520,7 +524,7 @@ def learn_in_passes(formula: Formula, passes: Passes, reading: Reading) -> RowCo
     if formula.has_slopes:
         parts = tuple(None if term.is_intercept else coded(term) for term in formula.random)
         coding = replace(coding, slopes=SlopeColumns(parts))
-    return _with_columns(coding, passes)
+    return _with_columns(coding, passes, is_final=is_final)
 
 
 def _coding(
@@ -547,13 +551,13 @@ def _coding(
     return FixedPart.of_rows(part, columns, environment, _ROWS)
 
 
-def _x_sums(coding: RowCoding, part: CompleteRows) -> XSums:
+def _x_sums(coding: RowCoding, part: CompleteRows) -> RegressionSums:
     columns = coding.kinds.recoded(part.fixed_columns(coding.formula))
     slopes = () if coding.slopes is None else coding.slopes.parts
     for coded in (coding.fixed, *slopes):
         if coded is not None:
             coded.check_by_row(columns)
-    return XSums.of(matrix_of(coding, part))
+    return RegressionSums.of(matrix_of(coding, part), part.y)
 
 
 def _away(coding: RowCoding, constant: FloatArray, part: CompleteRows) -> _Largest:
@@ -569,11 +573,12 @@ class _Largest:
         return _Largest(max(self.value, other.value))
 
 
-def _with_columns(coding: RowCoding, passes: Passes) -> RowCoding:
+def _with_columns(coding: RowCoding, passes: Passes, *, is_final: bool) -> RowCoding:
     """Return the coding with the origins of the columns of X and of slopes."""
     names, survey = coding.fixed.names, coding.survey
-    every = passes.total(_x_sums, coding)
-    assert every is not None
+    both = passes.total(_x_sums, coding)
+    assert both is not None
+    every = both.columns
     sums, _ = every.split(len(names))
     constant = sums.constant(names)
     if constant.any() and "Intercept" not in names:
@@ -582,9 +587,17 @@ def _with_columns(coding: RowCoding, passes: Passes) -> RowCoding:
         if away is None or not Centre.is_one(away.value):
             constant = np.zeros(constant.size)
     y, X = (survey.low, survey.high, survey.mean), (sums.low, sums.high, sums.mean)
+    centre = Centre.of(coding.formula, names, constant, y, X)
+    if is_final and constant.any():
+        beta = both.dominant(len(names))
+        if beta is not None:
+            # The fixed part that is subtracted has the mean 0.
+            beta -= constant * float((sums.mean - centre.x_origin) @ beta)
+            centre = replace(centre, beta_origin=beta)
+            coding = replace(coding, survey=replace(survey, squares=both.squares))
     coding = replace(
         coding,
-        centre=Centre.of(coding.formula, names, constant, y, X),
+        centre=centre,
         varying=every.low < every.high,
         sums=None if coding.sums_plainly else every,
     )

@@ -128,20 +128,47 @@ class SummedData:
         left_out : the columns
         constant : (p,) the combination of those kept that is the constant
         """
-        kept, statistics, moments = left_out.kept, self.statistics, self.moments_as_rows
-        fewer = statistics.of_columns(kept)
+        kept, moments = left_out.kept, self.moments_as_rows
+        design = self.design.without_columns(left_out, constant)
+        fewer = self.statistics.of_columns(kept, design.beta_origin)
 
         def moments_as_rows() -> Chunk | None:
             found = None if moments is None else moments()
-            return None if found is None else found.of_columns(kept)
+            return None if found is None else found.of_columns(kept, design.beta_origin)
 
         return replace(
             self,
-            design=self.design.without_columns(left_out, constant),
+            design=design,
             statistics=fewer,
             cells_as_rows=lambda: fewer.cells,
             moments_as_rows=moments_as_rows,
             moments=None if self.moments is None else self.moments.of_columns(kept),
+        )
+
+    def without_fixed(self, beta: FloatArray) -> SummedData:
+        """Return the same rows, from whose response a fixed part is subtracted as well.
+
+        Parameters
+        ----------
+        beta : (p,) coefficients of the centred columns of X
+
+        Raises
+        ------
+        DataError
+            If neither rows nor cells are kept.
+        """
+        statistics, moments = self.statistics.without_fixed(beta), self.moments_as_rows
+
+        def moments_as_rows() -> Chunk | None:
+            found = None if moments is None else moments()
+            return None if found is None else found.without_fixed(beta)
+
+        return replace(
+            self,
+            design=replace(self.design, beta_origin=self.design.beta_origin + beta),
+            statistics=statistics,
+            cells_as_rows=lambda: statistics.cells,
+            moments_as_rows=moments_as_rows,
         )
 
     def column_products(self, b: FloatArray) -> FloatArray:
@@ -268,6 +295,7 @@ class _RowCoder:
         return Chunk(
             response=part.y,
             origin=design.origin,
+            beta_origin=design.beta_origin,
             columns=design.centred_matrix(fixed, n),
             compact_codes=tuple(f.codes(part.frame[f.name]) for f in design.facets),
             facet_sizes=design.n_levels,
@@ -531,14 +559,12 @@ def _of_weighted_cells(coding: RowCoding, table: CellTable, reading: Reading) ->
     terms = find_terms(formula, codes, n_levels, None, n_groups)
     design = _design(coding, terms, None, *_cells_of_terms(codes, n_levels, counts))
     chunk = replace(cells, terms=terms, compact_codes=codes, facet_sizes=n_levels)
-    survey = coding.survey
-    plain = _response_sums(coding, table) if survey.squares is None else None
     return SummedData(
         replace(design, blocks=blocks, residual=residual),
         Statistics.from_rows(chunk, None),
         coding.kinds.of_no_rows(),
         lambda: chunk,
-        plain or (survey.mean, float(survey.squares or 0.0)),
+        _response_sums(coding, table),
         reading,
     )
 
@@ -552,6 +578,9 @@ def _response_sums(
     ----------
     table : of all cells, if not all are in nested groups of the strata
     """
+    survey = coding.survey
+    if survey.squares is not None:
+        return survey.mean, survey.squares
     sums = None if strata is None else strata.response_sums()
     if sums is not None:
         return coding.centre.origin + sums[0], sums[1]

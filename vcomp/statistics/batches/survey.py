@@ -447,3 +447,60 @@ class XSums:
     def constant(self, names: tuple[str, ...]) -> FloatArray:
         """Return a with X a = 1, within the digits of these sums; zeros without such an a."""
         return Centre.constant_of(names, self.mean, self.gram / max(self.n, 1))
+
+
+_DEPENDENT = 1e-11
+"""Variance of a combination of scaled columns below which it is rounding error."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RegressionSums:
+    """Sums of the columns of X and of their products with the response; sums of parts add up.
+
+    Attributes
+    ----------
+    columns : of X
+    mean : of the response
+    products : (p,) sums of its products with the columns, about the means
+    squares : sum of its squares about its mean
+    """
+
+    columns: XSums
+    mean: float
+    products: FloatArray
+    squares: float
+
+    @classmethod
+    def of(cls, X: FloatArray, y: FloatArray) -> RegressionSums:
+        """Return the sums of some rows."""
+        columns, mean = XSums.of(X), float(y.mean()) if y.size else 0.0
+        centred = y - mean
+        products = centred @ X - centred.sum() * columns.mean
+        return cls(columns, mean, products, float(centred @ centred))
+
+    def __add__(self, other: RegressionSums) -> RegressionSums:
+        a, b = self.columns, other.columns
+        if not a.n or not b.n:
+            return self if a.n else other
+        share, apart = b.n / (a.n + b.n), other.mean - self.mean
+        between = apart * (b.mean - a.mean) * (a.n * share)
+        return RegressionSums(
+            columns=a + b,
+            mean=self.mean + apart * share,
+            products=self.products + other.products + between,
+            squares=self.squares + other.squares + apart**2 * (a.n * share),
+        )
+
+    def dominant(self, p: int) -> FloatArray | None:
+        """Return least-squares coefficients of the first p columns if they dwarf the rest.
+
+        They are those of the shortest solution with scaled columns, about the means; None where
+        squares of the response keep enough digits of the rest.
+        """
+        gram, products = self.columns.gram[:p, :p], self.products[:p]
+        size = np.sqrt(np.diagonal(gram))
+        scale = np.where(size > 0.0, size, 1.0)
+        scaled = gram / np.outer(scale, scale), products / scale
+        beta = np.linalg.lstsq(*scaled, rcond=_DEPENDENT)[0] / scale
+        rest = self.squares - float(beta @ products)
+        return np.asarray(beta) if rest < Centre.DOMINATED * self.squares else None
