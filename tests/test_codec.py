@@ -122,11 +122,11 @@ def test_fields_that_are_left_out_have_their_defaults():
         ({"vcomp": "Other"}, "this is not an outer that vcomp stored"),
         ({"format": 4}, "format 4, and this version of vcomp reads formats up to 3"),
         ({"format": "3"}, "format '3'"),
-        ({"pair": [1]}, "incomplete or damaged: ValueError"),
-        ({"matrix": [1.0, 2.0, 3.0]}, "incomplete or damaged: ValueError"),
-        ({"inner": {}}, "incomplete or damaged: KeyError 'name'"),
-        ({"number": {"finite": 1}}, "incomplete or damaged: KeyError 'infinite'"),
-        ({"nested_in": 5}, "incomplete or damaged: AttributeError"),
+        ({"pair": [1]}, "damaged at 'pair': a value of another kind or length"),
+        ({"matrix": [1.0, 2.0, 3.0]}, "damaged at 'matrix': cannot reshape"),
+        ({"inner": {}}, "damaged at 'inner.name': 'name' is missing"),
+        ({"number": {"finite": 1}}, "damaged at 'number': 'infinite' is missing"),
+        ({"nested_in": 5}, "damaged at 'nested_in': a value of another kind"),
     ],
 )
 def test_what_is_damaged_is_refused(changes, message):

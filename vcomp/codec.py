@@ -28,6 +28,9 @@ from vcomp.exceptions import DataError
 
 T = TypeVar("T")
 
+_DAMAGE = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
+"""What is raised by values of another kind than those that were stored."""
+
 _ATOMS = (str, int, NoneType)
 """Types that JSON stores as they are."""
 
@@ -126,14 +129,15 @@ def from_plain(cls: type[T], plain: Any) -> T:
     Format(kind='Study', newest=1, words='a study')
     """
     made: Any = cls
-    hints = _hints(made)
-    return cls(
-        **{
-            f.name: _read(f, hints[f.name], plain)
-            for f in fields(made)
-            if f.name in plain or (f.default is MISSING and f.default_factory is MISSING)
-        }
-    )
+    hints, values = _hints(made), {}
+    for f in fields(made):
+        if f.name in plain or (f.default is MISSING and f.default_factory is MISSING):
+            try:
+                values[f.name] = _read(f, hints[f.name], plain)
+            except _DAMAGE as error:
+                error.add_note(f.name)
+                raise
+    return cls(**values)
 
 
 def to_document(record: Storable) -> Json:
@@ -167,10 +171,21 @@ def from_document(cls: type[Record], document: Any) -> Record:
         if check is not None:
             check()
         return record
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except _DAMAGE as error:
+        place = ".".join(reversed(getattr(error, "__notes__", ())))
         raise DataError(
-            f"the stored result is incomplete or damaged: {type(error).__name__} {error}"
+            f"the stored result is incomplete or damaged{f' at {place!r}' * bool(place)}: "
+            f"{_damage(error)}"
         ) from None
+
+
+def _damage(error: BaseException) -> str:
+    """Return what is wrong with a stored value; Python's words are those of the program."""
+    if isinstance(error, KeyError):
+        return f"{error} is missing"
+    if isinstance(error, AttributeError | IndexError) or "zip()" in str(error):
+        return "a value of another kind or length than belongs there"
+    return str(error)
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:

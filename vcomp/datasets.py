@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["Dataset", "available", "load"]
 
 
+def __dir__() -> list[str]:
+    """Return the public names: help and completion show no others."""
+    return __all__
+
+
 @dataclass(frozen=True, slots=True)
 class Dataset:
     """Description of a dataset, without its rows.

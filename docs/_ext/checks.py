@@ -82,7 +82,7 @@ def _check_page(app: Sphinx, page: nodes.document, name: str) -> None:
     runs = any("cell" in c.get("classes", []) for c in page.findall(nodes.container))
     if runs and name != "index" and not name.startswith("pictures/"):
         _check_numbers(app, page, name)
-    if name != "index" and "html_theme.sidebar_secondary.remove" in app.env.metadata[name]:
+    if "html_theme.sidebar_secondary.remove" in app.env.metadata[name]:
         _LOG.warning("%s: a page without its contents at the right", name, type="contents")
     for link in page.findall(nodes.reference):
         if str(link.get("refuri", "")).startswith("mailto:"):

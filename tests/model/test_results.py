@@ -241,6 +241,44 @@ def test_copies_keep_their_rows(two_way):
         pd.testing.assert_series_equal(other.fittedvalues, res.fittedvalues)
 
 
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (
+            "estimate.method",
+            "bayes",
+            "method 'bayes' is not known; the methods are reml, ml",
+        ),
+        ("estimate.values", [1.0], r"estimate.values has the shape \(1,\), and \(3,\) belongs"),
+        ("components.cov", [[1.0]], r"components.cov has the shape \(1, 1\), and \(3, 3\)"),
+        ("components.names", ["a"], "components.names contradict each other"),
+        ("components.inverse_n.a.a", 0.0, "components.inverse_n contradict each other"),
+        ("structure.n_rows", "text", "damaged at 'structure.n_rows': 'text' is not of the type"),
+        ("structure.facets", 3, "damaged at 'structure.facets': 3 is not a list"),
+    ],
+)
+def test_what_is_wrong_with_a_stored_result_is_named(two_way, place, value, words):
+    _, res = two_way
+    whole = json.loads(res.to_json())
+    *parts, last = place.split(".")
+    inner = whole
+    for part in parts:
+        inner = inner[part]
+    inner[last] = value
+    with pytest.raises(vcomp.DataError, match=words):
+        vcomp.VarianceComponentsResults.from_json(json.dumps(whole))
+
+
+@pytest.mark.parametrize("places", [[[0, 2], [2]], [[0, 2], [1, 1]], [[0, 9], [9, 1]], [[0]]])
+def test_stored_matrices_have_the_places_of_components(places):
+    data = vcomp.datasets.load("bodoff2007_alpha").assign(x=np.arange(15.0) % 4)
+    whole = json.loads(vcomp.fit("score ~ x + (x|topic)", data).to_json())
+    assert whole["components"]["matrices"][0]["places"] == [[0, 2], [2, 1]]
+    whole["components"]["matrices"][0]["places"] = places
+    with pytest.raises(vcomp.DataError, match=r"components\.matrices contradict each other"):
+        vcomp.VarianceComponentsResults.from_json(json.dumps(whole))
+
+
 def test_damaged_results(two_way):
     _, res = two_way
     whole = json.loads(res.to_json())
@@ -258,7 +296,7 @@ def test_damaged_results(two_way):
     ):
         damaged = json.loads(res.to_json())
         change(damaged)
-        with pytest.raises(vcomp.DataError, match="contradict each other"):
+        with pytest.raises(vcomp.DataError, match="contradict each other|has the shape"):
             vcomp.VarianceComponentsResults.from_json(json.dumps(damaged))
     formula, data = unbalanced("crossed")
     data["x"] = np.arange(len(data)) % 3

@@ -23,7 +23,6 @@ from vcomp.inference import (
     Projected,
     TwoWayMeanSquares,
     VarianceComponents,
-    are_computable,
     object_key,
 )
 from vcomp.inference.hypotheses import fixed_level_variances
@@ -35,6 +34,7 @@ from vcomp.inference.intervals import (
     with_influences,
 )
 from vcomp.ir.rank import PairedDifferences
+from vcomp.model.stored_checks import check_record
 from vcomp.model.stored_levels import StoredLevels
 from vcomp.statistics import CellTotals, GroupSums, tabulate
 from vcomp.statistics.batches import SummedData, few_values
@@ -108,9 +108,6 @@ def two_way_mean_squares(
     rows, columns = structure.facets
     return replace(TwoWayMeanSquares.of(means, rows, columns), n_replicates=n_replicates)
 
-
-_MANY = 2**53
-"""Largest count up to which floats represent all whole numbers."""
 
 _MAX_CELLS = 1_000_000
 """Largest number of cell means in a result: a thousand systems by a thousand topics."""
@@ -203,16 +200,6 @@ class CellMeans:
             if system == self.facets[0]
             else (self.means, rows, columns)
         )
-
-
-def _are_means(cells: CellMeans) -> bool:
-    """Return whether stored cell means can be computed with."""
-    known = cells.means[~np.isnan(cells.means)]
-    return bool(known.size and are_computable(known) and (cells.counts >= 0.0).all())
-
-
-def _are_sizes(table: TwoWayMeanSquares) -> bool:
-    return all(1 <= n < _MANY for n in (table.n_rows, table.n_columns, table.n_replicates))
 
 
 _MOST_COLUMNS = 100
@@ -453,60 +440,7 @@ class FitRecord:
 
     def _check(self) -> None:
         """Raise a ValueError if names, numbers of levels and shapes contradict each other."""
-        estimate, components, structure = self.estimate, self.tables.components, self.structure
-        k, p, facets = len(estimate.names), len(self.exog_names), set(structure.facets)
-        named = frozenset([REPLICATE]).union(facets, *components.facets)
-        shapes: list[tuple[Any, tuple[int, ...]]] = [
-            (estimate.values, (k,)),
-            (components.values, (k,)),
-            (estimate.beta, (p,)),
-            (estimate.cov_beta, (p, p)),
-            *((cov, (k, k)) for cov in estimate.covariances.values()),
-            *(() if components.cov is None else [(components.cov, (k, k))]),
-        ]
-        if estimate.fixed_errors is not None:
-            shapes.append((estimate.fixed_errors.df, (p,)))
-        if estimate.fixed_errors is not None and estimate.fixed_errors.slopes is not None:
-            shapes.append((estimate.fixed_errors.slopes, (k, p, p)))
-        table, cells = self.tables.table, self.tables.cells
-        if table is not None:
-            m = len(table.names)
-            shapes += [(table.df, (m,)), (table.sum_sq, (m,)), (table.expected, (m, m))]
-        if cells is not None:
-            size = tuple(map(len, cells.levels))
-            shapes += [(cells.means, size), (cells.counts, size)]
-        for levels in (self.tables.levels, self.tables.fixed_levels):
-            if levels is not None:
-                m, q = len(levels.sets), levels.information.shape[0]
-                shapes += [(levels.information, (q, q)), (levels.shared, (m, q, q))]
-                shapes += [(levels.sizes, (m,))]
-        agree = [
-            isinstance(estimate.method, str),
-            len(set(self.exog_names)) == p,
-            not set(self.exog_names).intersection(self.left_out),
-            *(np.shape(array) == shape for array, shape in shapes),
-            estimate.names == components.names
-            and len(components.facets) == k == len(set(estimate.names)),
-            len(facets) == len(structure.facets) == len(structure.n_levels),
-            all(1 <= n < _MANY for n in (*structure.n_levels, structure.n_rows)),
-            bool(np.isfinite(estimate.values).all() and np.isfinite(components.values).all()),
-            *(facets.issuperset(pair) for pair in structure.partly_crossed),
-            *(facets.issuperset(pair) for pair in structure.fully_crossed),
-            *(named >= {f, *outer} for f, outer in components.nested_in.items()),
-            *(named >= {f, *outer} for f, outer in structure.nested_in.items()),
-            bool(estimate.covariances),
-            are_computable(components.values) and are_computable(estimate.values),
-            cells is None or _are_means(cells),
-            components.mean_squares is None or _are_sizes(components.mean_squares),
-            all(held and all(map(str.strip, held)) for held in structure.terms.values()),
-            RESIDUAL in structure.terms,
-            structure.nested_in.keys() >= facets,
-            all(n > 0.0 for n in (*components.sizes.values(), *structure.sizes.values())),
-            all(of.keys() == set(components.names) for of in components.inverse_n.values()),
-            *(() if self.level_values is None else self.level_values.agree(components, p)),
-        ]
-        if not all(agree):
-            raise ValueError("its values contradict each other")
+        check_record(self)
 
     @property
     def components(self) -> VarianceComponents:
