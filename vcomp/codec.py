@@ -29,7 +29,7 @@ from vcomp.exceptions import DataError
 T = TypeVar("T")
 
 _DAMAGE = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
-"""What is raised by values of another kind than those that were stored."""
+"""Errors that values of another kind than the stored ones raise."""
 
 _ATOMS = (str, int, NoneType)
 """Types that JSON stores as they are."""
@@ -180,7 +180,7 @@ def from_document(cls: type[Record], document: Any) -> Record:
 
 
 def _damage(error: BaseException) -> str:
-    """Return what is wrong with a stored value; Python's words are those of the program."""
+    """Return the fault of a stored value in words."""
     if isinstance(error, KeyError):
         return f"{error} is missing"
     if isinstance(error, AttributeError | IndexError) or "zip()" in str(error):

@@ -296,7 +296,7 @@ def test_damaged_results(two_way):
     ):
         damaged = json.loads(res.to_json())
         change(damaged)
-        with pytest.raises(vcomp.DataError, match="contradict each other|has the shape"):
+        with pytest.raises(vcomp.DataError, match=r"contradict each other|has the shape"):
             vcomp.VarianceComponentsResults.from_json(json.dumps(damaged))
     formula, data = unbalanced("crossed")
     data["x"] = np.arange(len(data)) % 3
