@@ -224,7 +224,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.movielens", description=__doc__)
     parser.add_argument("--size", choices=tuple(SIZES), default="1e6")
     parser.add_argument("--clustered", action="store_true", help="20 communities, 1 %% across")
-    parser.add_argument("--probes", type=int, metavar="N", help="random columns")
+    parser.add_argument("--probes", type=int, default=8, metavar="N", help="random columns")
     parser.add_argument("--fit", action="store_true", help="through vcomp.fit, from a data frame")
     return parser.parse_args()
 

@@ -15,7 +15,7 @@ def test_insteval(reference, shared_data):
     stored = reference("lme4_insteval_service")
     expected = stored["values"]["REML"]
     model = vcomp.VarianceComponentsModel(formula_of(stored), frame_of(stored, shared_data))
-    engine = IterativeLikelihood(accumulate(model.statistics.rows), reml=True)
+    engine = IterativeLikelihood(accumulate(model.statistics.rows), reml=True, n_probes=32)
     found = estimate_by_likelihood(engine, model.component_names, REML(tol=1e-8))
     assert found.converged
     components = by_name(expected["vc"], list(found.names))

@@ -88,12 +88,14 @@ class IterativeCosts:
     Attributes
     ----------
     call : of any data
-    entry : for each probe, large term and entry of its pair tables
+    entry : for each right-hand side, large term and entry of its pair tables
     entries_per_effect : number of entries that take as long as the vectors of one effect
+    other_columns : number of right-hand sides besides probes
     """
 
     call: float = 1e-3
     entry: float = 2e-9
+    other_columns: int = 16
     entries_per_effect: int = 10
 
 

@@ -16,7 +16,7 @@ from vcomp.estimators.likelihood import choose
 from vcomp.estimators.likelihood.blocked_covariance import Eliminations
 from vcomp.estimators.likelihood.choose import EngineLimits, choose_engine, prediction_engine
 from vcomp.estimators.likelihood.incomplete import CompletedLikelihood
-from vcomp.estimators.likelihood.iterative import IterativeLikelihood, probes_for_one_fit
+from vcomp.estimators.likelihood.iterative import IterativeLikelihood
 from vcomp.statistics import Statistics
 
 
@@ -121,15 +121,18 @@ def test_solves_are_preferred_to_levels_that_take_longer():
     assert choose_engine(stats, reml=True, limits=limits).name == "levels"
 
 
-def test_each_of_many_fits_has_few_probes():
-    sums = statistics(crossed(300, 280, 0.05))
+def test_numbers_of_probes():
+    sums, v = statistics(crossed(300, 280, 0.05)), np.array([1.0, 1.0, 0.09])
     made = partial(choose_engine, sums, "iterative", reml=True)
     one, many = made(), made(repeated=True)
     assert (one.products, many.products) == ({}, {})
-    assert "traces from 64 random probes" in many.reason
-    assert f"traces from {probes_for_one_fit(sums.cross_products)} random probes" in one.reason
+    for engine in (one, many):
+        assert "traces from 8 random probes" in engine.reason
+    assert many.with_more_probes(v) is None
     for repeated in (True, False):
-        assert "traces from 9 random probes" in made(n_probes=9, repeated=repeated).reason
+        engine = made(n_probes=9, repeated=repeated)
+        assert "traces from 9 random probes" in engine.reason
+        assert engine.with_more_probes(v) is None
 
 
 def test_predictions_are_by_the_engine_of_the_fit():

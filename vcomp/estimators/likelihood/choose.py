@@ -104,10 +104,10 @@ def choose_engine(
     reml : whether the likelihood is the restricted one; fixed effects, their variances and
         predicted effects are the same by either
     names : of the terms, for messages
-    n_probes, seed : random probes of the iterative engine; by default as many as a fit of about a
-        second allows
-    repeated : whether many fits are made: each then has the fewest probes whose error is small
-        against the sampling error, and strata are used if there are any
+    n_probes, seed : random probes of the iterative engine; by default 8, and more if the Monte
+        Carlo error of a single fit would be above a hundredth of a standard error
+    repeated : whether many fits are made: each then has 8 probes by default, and strata are used
+        if there are any
     limits : of each engine
 
     Raises
@@ -410,10 +410,9 @@ def _without_strata(
 
 def _seconds_of_exact(stats: Statistics, limits: EngineLimits) -> float:
     """Return the time of an evaluation above which the iterative engine is preferred."""
-    from vcomp.estimators.likelihood.iterative import probes_for_one_fit, seconds_of
+    from vcomp.estimators.likelihood.iterative import seconds_of
 
-    sums = stats.cross_products
-    by_solves = seconds_of(sums, probes_for_one_fit(sums))
+    by_solves = seconds_of(stats.cross_products)
     return min(limits.seconds, max(limits.exact, limits.patience * by_solves))
 
 
@@ -472,11 +471,12 @@ def _iterative(
     """Return the holes engine for a nearly complete grid, else the iterative engine."""
     sums, grid = stats.cross_products, _grid(stats, limits)
     if grid is None:
-        from vcomp.estimators.likelihood.iterative import IterativeLikelihood, fewest_probes
+        from vcomp.estimators.likelihood.iterative import GOAL, IterativeLikelihood
 
-        if repeated and n_probes is None:
-            n_probes = fewest_probes(sums)
-        return IterativeLikelihood(sums, reml=reml, n_probes=n_probes, seed=seed)
+        if n_probes is not None:
+            return IterativeLikelihood(sums, reml=reml, n_probes=n_probes, seed=seed)
+        goal = np.inf if repeated else GOAL
+        return IterativeLikelihood(sums, reml=reml, goal=goal, seed=seed)
     from vcomp.estimators.likelihood.incomplete import CompletedLikelihood
 
     return CompletedLikelihood(sums, grid, reml=reml)

@@ -371,8 +371,8 @@ class LikelihoodEngine(Likelihood, Protocol):
         Only of engines that solve for many responses (`solves_many`).
         """
 
-    def with_few_probes(self) -> LikelihoodEngine | None:
-        """Return the engine with fewer random probes, whose maximum is near; None without any."""
+    def with_more_probes(self, v: FloatArray) -> LikelihoodEngine | None:
+        """Return the engine with more random probes if the error at `v` is large, else None."""
 
     def monte_carlo(self, v: FloatArray) -> FloatArray | None:
         """Return the (k + 1, k + 1) Monte Carlo covariance of the estimates at `v`, eq. (8.6).
@@ -480,8 +480,8 @@ class SummedEngine:
         """Refuse: each response needs its own evaluation."""
         raise NotImplementedError
 
-    def with_few_probes(self) -> LikelihoodEngine | None:
-        """Return None: there are no probes, or few."""
+    def with_more_probes(self, v: FloatArray) -> LikelihoodEngine | None:
+        """Return None: there are no probes."""
         return None
 
     def curvature(

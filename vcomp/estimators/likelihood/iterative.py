@@ -37,19 +37,22 @@ from vcomp.numerics import COSTS, available_bytes, check_memory
 from vcomp.numerics.sparse import Probes, Rademacher
 from vcomp.statistics import CrossProducts, Statistics
 
-_PROBES = 16, 64
-"""Smallest and largest number of probes of many fits: their error is small against the sampling
-error."""
+_PROBES = 8
+"""Probes with which a fit begins: as many as are solved for at once in a thread. Where facets meet
+at random, the Monte Carlo error is then a hundredth of the standard error at most."""
 
-_PROBE_ENTRIES = 1e8
-"""Entries of the pair tables × probes, where the number of probes is within these limits."""
+GOAL = 0.01
+"""Largest Monte Carlo error of a component, in its standard errors, for which a single fit has no
+more probes."""
+
+_MORE = 1.5
+"""Smallest factor by which their number is raised: the error is known within a third."""
+
+_MOST_PROBES = 512
+"""Largest number of probes, if the user requests no more."""
 
 _SECONDS = 0.12
-"""Seconds of an evaluation up to which a single fit has more probes, as long as an exact fit may
-take in any case. The error falls as far as that time allows, and time grows with the data."""
-
-_WORTH = 2
-"""Smallest ratio of probes to the fewest ones at which a climb with the fewest saves time."""
+"""Seconds of an evaluation that closed forms with probes allow."""
 
 _LEVELS = 128
 """Largest total number of groups of the small terms. Each of these groups is a right-hand side:
@@ -66,7 +69,8 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
     ----------
     stats : cross-products, centred
     reml : whether the likelihood is the restricted one
-    n_probes : number of random probes; by default :func:`probes_for_one_fit`
+    n_probes : number of random probes
+    goal : Monte Carlo error in standard errors above which :meth:`with_more_probes` has more
     seed : seed of the probes
     n_levels : largest number of groups of all small terms together, whose traces are exact
     tol : tolerance of the solves, relative to the right-hand side
@@ -91,7 +95,8 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         stats: CrossProducts,
         *,
         reml: bool,
-        n_probes: int | None = None,
+        n_probes: int = _PROBES,
+        goal: float = np.inf,
         seed: int = 0,
         n_levels: int = _LEVELS,
         tol: float = 1e-8,
@@ -100,7 +105,6 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         starts: dict[SolveKind, FloatArray] | None = None,
         free_bytes: Callable[[], float] = available_bytes,
     ) -> None:
-        n_probes = probes_for_one_fit(stats) if n_probes is None else n_probes
         if n_probes < 2:
             raise EstimationError(
                 f"n_probes must be at least 2, not {n_probes}: the Monte Carlo error is estimated "
@@ -108,7 +112,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
             )
         self.stats = stats
         self.reml = reml
-        self._n_probes, self._n_levels = n_probes, n_levels
+        self._n_probes, self._n_levels, self._goal = n_probes, n_levels, goal
         self._probes = probes or Rademacher(n_probes, seed)
         self._equations: dict[tuple[int, ...], SparseEquations] = {}
         self._context: Context
@@ -156,7 +160,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         score[:-1] = [0.5 * (r @ r - trace) for r, trace in zip(point.PZy, traces, strict=True)]
         total = 0.5 * (point.yPy - self._degrees)
         score[-1] = (total - point.v[:-1] @ score[:-1]) / point.residual
-        return Derivatives(np.nan, score, self._average(point))
+        return Derivatives(np.nan, score, _average(point))
 
     def information(
         self, v: FloatArray, kind: InformationKind = "average", *, positive_only: bool = False
@@ -173,7 +177,8 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
                 f"the iterative engine computes the average information only, not the {kind} one; "
                 "engine='blocked' computes all"
             )
-        return self._average(self._at(v))
+        point = self._at(v)
+        return _average(point)
 
     def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return β̂ and its covariance matrix at `v`."""
@@ -210,6 +215,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
             self.stats,
             reml=self.reml,
             n_probes=self._n_probes,
+            goal=self._goal,
             n_levels=self._n_levels,
             probes=self._probes,
             like=self,
@@ -229,13 +235,27 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
             starts={kind: x for kind, x in starts.items() if kind[0] not in OF_RESPONSE},
         )
 
-    def with_few_probes(self) -> IterativeLikelihood | None:
-        """Return the engine with the fewest probes, None if it has about as few."""
-        few = fewest_probes(self.stats)
-        if not isinstance(self._probes, Rademacher) or self._probes.n < _WORTH * few:
+    def with_more_probes(self, v: FloatArray) -> IterativeLikelihood | None:
+        """Return the engine with probes for a smaller error at `v`; None if there are enough."""
+        if np.isinf(self._goal) or not isinstance(self._probes, Rademacher):
             return None
+        free = v > 0.0
+        noise = np.diagonal(self.monte_carlo(v))[free]
+        errors = _sandwich(self.information(v), self.information(v), free)
+        share = float(np.nan_to_num(np.max(noise / np.diagonal(errors))))
+        most = min(_MOST_PROBES, max(sum(_tail(self.stats)), self._n_probes))
+        wanted = min(int(np.ceil(self._n_probes * share / self._goal**2)), most)
+        if wanted <= _MORE * self._n_probes:
+            return None
+        of_response = {k: x for k, x in self._context.solved.items() if k[0] in OF_RESPONSE}
         return IterativeLikelihood(
-            self.stats, reml=self.reml, n_probes=few, seed=self._probes.seed, like=self
+            self.stats,
+            reml=self.reml,
+            n_probes=wanted,
+            goal=self._goal,
+            seed=self._probes.seed,
+            like=self,
+            starts=of_response,
         )
 
     def monte_carlo(self, v: FloatArray) -> FloatArray:
@@ -246,7 +266,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         noise = lift @ terms @ lift.T
         free = point.v > 0.0
         covariance = np.zeros_like(noise)
-        covariance[np.ix_(free, free)] = _sandwich(self._average(point), noise, free)
+        covariance[np.ix_(free, free)] = _sandwich(_average(point), noise, free)
         return covariance
 
     # At one point -------------------------------------------------------------------------
@@ -265,29 +285,19 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
             )
         return IterativePoint(self._context, self._equations[active].at(v), v)
 
-    def _average(self, point: IterativePoint) -> FloatArray:
-        """Return the average information from f_t'P f_u, the residual's row by eq. (5.9)."""
-        squares = np.array([r @ r for r in point.PZy])
-        return 0.5 * with_residual_forms(point.forms, squares, point.yPy, point.v)
+
+def _average(point: IterativePoint) -> FloatArray:
+    """Return the average information from f_t'P f_u, the residual's row by eq. (5.9)."""
+    squares = np.array([r @ r for r in point.PZy])
+    return 0.5 * with_residual_forms(point.forms, squares, point.yPy, point.v)
 
 
-def fewest_probes(stats: CrossProducts) -> int:
-    """Return the number of probes of each of many fits: 16 to 64, fewer for larger tables."""
-    entries = sum(pair.indices.size for pair in stats.pairs.values())
-    return int(np.clip(_PROBE_ENTRIES / max(entries, 1), *_PROBES))
+def affordable_probes(stats: CrossProducts) -> int:
+    """Return as many probes as closed forms of about a second allow; no more than effects."""
+    return int(min(_SECONDS / _seconds_per_column(stats), sum(_tail(stats))))
 
 
-def probes_for_one_fit(stats: CrossProducts) -> int:
-    """Return as many probes as a fit of about a second allows, at least the fewest.
-
-    More probes than effects in the equations are useless, and so are a few more than the fewest.
-    """
-    affordable = int(min(_SECONDS / _seconds_per_probe(stats), sum(_tail(stats))))
-    few = fewest_probes(stats)
-    return affordable if affordable >= _WORTH * few else few
-
-
-def seconds_of(stats: CrossProducts, n_probes: int) -> float:
+def seconds_of(stats: CrossProducts, n_probes: int = _PROBES) -> float:
     """Return the expected time of an evaluation in seconds, from measured ones.
 
     Parameters
@@ -295,11 +305,12 @@ def seconds_of(stats: CrossProducts, n_probes: int) -> float:
     stats : cross-products
     n_probes : number of random probes
     """
-    return COSTS.iterative.call + n_probes * _seconds_per_probe(stats)
+    columns = n_probes + COSTS.iterative.other_columns
+    return COSTS.iterative.call + columns * _seconds_per_column(stats)
 
 
-def _seconds_per_probe(stats: CrossProducts) -> float:
-    """Return the seconds that a probe adds to an evaluation."""
+def _seconds_per_column(stats: CrossProducts) -> float:
+    """Return the seconds that a right-hand side adds to an evaluation."""
     large = _large_terms(stats.sizes, _LEVELS)
     entries = sum(p.indices.size for (t, u), p in stats.pairs.items() if t in large and u in large)
     work = entries + COSTS.iterative.entries_per_effect * sum(_tail(stats))
@@ -349,7 +360,7 @@ def _sandwich(information: FloatArray, noise: FloatArray, free: BoolArray) -> Fl
 
 
 def iterative_memory(
-    stats: CrossProducts, n_probes: int | None = None, n_levels: int = _LEVELS
+    stats: CrossProducts, n_probes: int = _PROBES, n_levels: int = _LEVELS
 ) -> float:
     """Return the largest memory of the engine in bytes, without the statistics.
 
@@ -358,7 +369,6 @@ def iterative_memory(
     stats : cross-products
     n_probes, n_levels : as for :class:`IterativeLikelihood`
     """
-    n_probes = probes_for_one_fit(stats) if n_probes is None else n_probes
     small, large = _small_terms(stats.sizes, n_levels), _large_terms(stats.sizes, n_levels)
     lead, tail = stats.sizes[large[0]], sum(stats.sizes[t] for t in large[1:])
     # Tables are stored by rows in both orders; with three terms or more, joined to two others.

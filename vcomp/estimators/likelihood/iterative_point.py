@@ -16,12 +16,15 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 from vcomp.estimators.likelihood.sparse_equations import PairProducts, Reduced, SparseSystem
 from vcomp.numerics import slices, solve_positive
-from vcomp.numerics.sparse import Probes, Solved, log_quadrature
+from vcomp.numerics.sparse import Probes, log_quadrature
 from vcomp.statistics import CrossProducts
 
 COLUMNS_AT_ONCE = 32
 """Right-hand sides that are solved at once: in four threads, if there are as many cores."""
 
+
+_OF_FORMS = 100.0
+"""Factor of the tolerance where only forms are needed, whose errors are of second order."""
 
 SolveKind: TypeAlias = tuple[str, int, tuple[int, ...]]
 """Kind of right-hand sides, number of their block of columns, and terms in the equations."""
@@ -90,13 +93,38 @@ class Context:
         """Return the context of the same data with other probes."""
         return replace(self, probes=probes, starts={}, solved={}, products={})
 
-    def solve(self, system: SparseSystem, name: str, part: int, b: FloatArray) -> Solved:
-        """Solve, and keep the solution."""
-        key = (name, part, system.equations.active)
-        solved = system.solve(b, self.starts.get(key), self.tol)
-        self.solved[key] = solved.x
-        self.products.setdefault(name, []).append(solved.iterations)
-        return solved
+    def solve(
+        self, system: SparseSystem, sides: Mapping[tuple[str, int], FloatArray], tol: float = 0.0
+    ) -> list[tuple[FloatArray, FloatArray]]:
+        """Solve for right-hand sides of several kinds, and keep the solutions.
+
+        Parameters
+        ----------
+        system : the equations
+        sides : (m, c) right-hand sides by their kind and the number of their block
+        tol : tolerance, if not that of the context
+
+        Returns
+        -------
+        solution and residual of each kind
+        """
+        keys = [(*kind, system.equations.active) for kind in sides]
+        starts = [
+            self.starts.get(key, np.zeros_like(b))
+            for key, b in zip(keys, sides.values(), strict=True)
+        ]
+        has_start = any(key in self.starts for key in keys)
+        solved = system.solve(
+            np.concatenate(list(sides.values()), axis=1),
+            np.concatenate(starts, axis=1) if has_start else None,
+            tol or self.tol,
+        )
+        ends = np.cumsum([b.shape[1] for b in sides.values()])[:-1]
+        solutions = [np.ascontiguousarray(x) for x in np.split(solved.x, ends, axis=1)]
+        for (name, *_), key, x in zip(sides, keys, solutions, strict=True):
+            self.solved[key] = x
+            self.products.setdefault(name, []).append(solved.iterations)
+        return list(zip(solutions, np.split(solved.residual, ends, axis=1), strict=True))
 
 
 class IterativePoint:
@@ -121,11 +149,23 @@ class IterativePoint:
     # Forms without probes ---------------------------------------------------------------------
 
     @cached_property
+    def _solved(self) -> tuple[Reduced, FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Reduced W with solution and residual, and the first probes with their solution.
+
+        They are solved for together, in several threads.
+        """
+        reduced, z = self._reduce(self.context.right), self._probes(slice(0, COLUMNS_AT_ONCE))
+        sides = {("columns", 0): reduced.tail, ("probes", 0): z}
+        (x, residual), (by_probes, _) = self.context.solve(self.system, sides)
+        return reduced, x, residual, z, by_probes
+
+    @cached_property
     def _columns(self) -> tuple[dict[int, FloatArray], FloatArray]:
         """Return Z_t'V_o⁻¹W of each large term, and W'V_o⁻¹W, for W = [y X Z_s …]."""
         right, WW = self.context.right, self.context.gram
-        effects, forms = self._solve_all("columns", right)
-        return self._projected(right, effects), (WW - forms) / self.residual
+        reduced, x, residual, *_ = self._solved
+        forms = self.system.forms(reduced, x, residual)
+        return self._projected(right, self._effects(reduced, x)), (WW - forms) / self.residual
 
     def _rows(self, term: int) -> FloatArray:
         """Return Z_t'V_o⁻¹W of a term."""
@@ -222,23 +262,12 @@ class IterativePoint:
             return np.zeros(self._stats.sizes[term])
         return self.v[term] * self.PZy[term]
 
-    def _solve_all(
-        self, name: str, right: Mapping[int, FloatArray]
-    ) -> tuple[dict[int, FloatArray], FloatArray]:
-        """Return C⁻¹b by term and b'C⁻¹b for right-hand sides (q_t, c) of every large term."""
-        reduced = self._reduce(right)
-        width = reduced.tail.shape[1]
-        x = np.empty_like(reduced.tail)
-        residual = np.empty_like(reduced.tail)
-        for number, part in enumerate(slices(width, COLUMNS_AT_ONCE)):
-            solved = self.context.solve(
-                self.system, name, number, np.ascontiguousarray(reduced.tail[:, part])
-            )
-            x[:, part], residual[:, part] = solved.x, solved.residual
+    def _effects(self, reduced: Reduced, x: FloatArray) -> dict[int, FloatArray]:
+        """Return C⁻¹b by term from the part of the terms that are not eliminated."""
         effects = dict(zip(self.active[1:], (x[s] for s in self._slices), strict=True))
         if self.active:
             effects[self.active[0]] = self.system.back(reduced, x)
-        return effects, self.system.forms(reduced, x, residual)
+        return effects
 
     @property
     def _slices(self) -> tuple[slice, ...]:
@@ -276,7 +305,10 @@ class IterativePoint:
             for t in range(k)
         }
         ff = np.array([f[t] @ Zf[t] for t in range(k)])
-        _, solved = self._solve_all("average", {t: Zf[t] for t in self.context.right})
+        reduced = self._reduce({t: Zf[t] for t in self.context.right})
+        sides, tol = {("average", 0): reduced.tail}, _OF_FORMS * self.context.tol
+        ((x, residual),) = self.context.solve(self.system, sides, tol)
+        solved = self.system.forms(reduced, x, residual)
         places, M = self._outer()
         Df = np.column_stack([self._rows(t)[:, places].T @ f[t] for t in range(k)])
         forms: FloatArray = (0.5 * (ff + ff.T) - solved) / self.residual
@@ -324,7 +356,7 @@ class IterativePoint:
         tail = self.system.equations.sizes[1:]
         count = self.context.probes.count(tail) if sum(tail) else 0
         parts = enumerate(slices(count, COLUMNS_AT_ONCE))
-        blocks = [self._block_traces(number, part) for number, part in parts]
+        blocks = [self._block_traces(*self._probe(number, part)) for number, part in parts]
         # With one large term the equations are diagonal.
         inverse = np.concatenate(blocks, axis=1) if blocks else self._known_traces()[:, None]
         for place, t in enumerate(self.active):
@@ -337,18 +369,30 @@ class IterativePoint:
         lead = system.inverse_lead.sum() + (system.lead_squares / system.diagonal).sum()
         return np.array([lead, *((1.0 / system.diagonal[s]).sum() for s in self._slices)])
 
-    def _block_traces(self, number: int, part: slice) -> FloatArray:
+    def _probes(self, part: slice) -> FloatArray:
+        """Return some probes of the terms in the equations; all of them if there are fewer."""
+        sizes = self.system.equations.sizes[1:]
+        last = min(part.stop, self.context.probes.count(sizes)) if sum(sizes) else part.start
+        return self.context.probes.columns(self.active[1:], sizes, part.start, last)
+
+    def _probe(self, number: int, part: slice) -> tuple[FloatArray, FloatArray]:
+        """Return a block of probes z, and S⁻¹z."""
+        if number == 0:
+            *_, z, x = self._solved
+            return z, x
+        z = self._probes(part)
+        ((x, _),) = self.context.solve(self.system, {("probes", number): z})
+        return z, x
+
+    def _block_traces(self, z: FloatArray, x: FloatArray) -> FloatArray:
         """Return tr(C^tt) of the terms in the equations from some probes, eqs. (8.3) and (8.4).
 
         With D the diagonal of S, z'D⁻¹z is exact and z'D⁻¹(S − D)D⁻¹z has the expectation zero.
         The latter is the first-order error of z'S⁻¹z, and is removed.
         """
         system = self.system
-        tail = system.equations.sizes[1:]
-        z = self.context.probes.columns(self.active[1:], tail, part.start, part.stop)
-        rest = self.context.solve(system, "probes", number, z).x.copy()
         by_diagonal = z / system.diagonal[:, None]
-        rest -= by_diagonal
+        rest = x - by_diagonal
         traces = np.empty((len(self.active), z.shape[1]))
         by_lead = [system.equations.coupling.times(columns) for columns in (rest, z)]
         traces[0] = np.einsum("i,ij,ij->j", system.inverse_lead**2, *by_lead)
@@ -373,9 +417,10 @@ class IterativePoint:
             )
             lead = right[self.active[0]] if self.active else np.zeros((0, z.shape[1]))
             reduced = self.system.reduce(lead, tail)
-            solved = self.context.solve(self.system, f"zero {term}", number, reduced.tail)
+            sides = {(f"zero {term}", number): reduced.tail}
+            ((x, residual),) = self.context.solve(self.system, sides)
             squared = np.einsum("ij,ij->j", lead, reduced.lead)
-            squared += np.einsum("ij,ij->j", solved.x, reduced.tail + solved.residual)
+            squared += np.einsum("ij,ij->j", x, reduced.tail + residual)
             own = self._stats.group_n[term] @ np.square(z)
             found.append((own - squared) / self.residual)
         return np.concatenate(found)
@@ -407,9 +452,8 @@ class IterativePoint:
         sizes = system.equations.sizes[1:]
         m, samples = sum(sizes), [np.zeros(0)]
         root = np.sqrt(system.diagonal)[:, None]
-        probes = self.context.probes
-        for part in slices(probes.count(sizes) if m else 0, COLUMNS_AT_ONCE):
-            b = root * probes.columns(self.active[1:], sizes, part.start, part.stop)
+        for part in slices(self.context.probes.count(sizes) if m else 0, COLUMNS_AT_ONCE):
+            b = root * self._probes(part)
             solved = system.solve(b, None, float(np.sqrt(self.context.tol)))
             self.context.products.setdefault("likelihood", []).append(solved.iterations)
             logs, firsts = log_quadrature(solved)

@@ -221,9 +221,9 @@ class LikelihoodMethod:
     start : starting values by name, the others from MIVQUE(0); or all in the order of the
         components, the residual last
     engine : ``"auto"``, ``"strata"``, ``"levels"``, ``"blocked"`` or ``"iterative"``
-    n_probes : number of random probes of the iterative engine, by default as many as a fit of a
-        second allows, and at least 16 to 64; four times as many halve the Monte Carlo error. Other
-        engines use none
+    n_probes : number of random probes of the iterative engine, by default 8, and more where the
+        Monte Carlo error would be above a hundredth of a standard error; four times as many halve
+        it. Other engines use none
     rng : seed or ``numpy.random.Generator`` of the probes; seed 0 if None
 
     Raises
@@ -406,10 +406,6 @@ def estimate_by_likelihood(
     return estimate.with_seconds(seconds)
 
 
-_NEAR = 0.01
-"""Newton decrement at which the climb with few probes ends, and that with all probes starts."""
-
-
 def _after(near: Maximum, found: Maximum) -> Maximum:
     """Return a maximum whose log begins with the climb to its start."""
     first, *others = found.log
@@ -430,18 +426,15 @@ def _maximise(
 ) -> Maximum:
     sizes = np.array([*likelihood.sizes, likelihood.n], dtype=float)
     max_iter, climbed = int(options.max_iter), partial(maximise, held=known.held)
-    few, near = likelihood.with_few_probes(), None
     try:
-        if few is not None:
-            near = climbed(few, start, sizes, max_iter=max_iter, tol=_NEAR)
-            start, max_iter = near.v, max_iter - near.iterations
         maximum = climbed(likelihood, start, sizes, max_iter=max_iter, tol=tol)
+        while maximum.converged and (more := maximum.engine.with_more_probes(maximum.v)):
+            left = max_iter - maximum.iterations
+            maximum = _after(maximum, climbed(more, maximum.v, sizes, max_iter=left, tol=tol))
     except np.linalg.LinAlgError:
         raise _NoResidualError(
             _SINGULAR if options.start is None and not known.held.any() else _BAD_START
         ) from None
-    if near is not None:
-        maximum = _after(near, maximum)
     share = residual_share(maximum.v, likelihood.mean_weight)
     rounding = VANISHED if maximum.converged else _ROUNDED_RESIDUAL
     if maximum.saturated:

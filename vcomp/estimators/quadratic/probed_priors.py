@@ -24,8 +24,8 @@ from vcomp.estimators.likelihood import (
     PairProducts,
     Projector,
     SparseSystem,
+    affordable_probes,
     build_sparse_equations,
-    probes_for_one_fit,
 )
 from vcomp.estimators.quadratic.spaces import PriorForms
 from vcomp.numerics import Positive, available_bytes, check_memory, slices
@@ -79,7 +79,7 @@ class ProbedPriors:
             free_bytes=free_bytes,
         )
         if n_probes is None:
-            n_probes = max(_PROBES, probes_for_one_fit(stats) // stats.n_terms)
+            n_probes = max(_PROBES, affordable_probes(stats) // stats.n_terms)
         self.stats, self.n_probes = stats, n_probes
         self._signs = Rademacher(self.n_probes, seed)
         self._pairs = PairProducts(stats)
