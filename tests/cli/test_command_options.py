@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from vcomp.cli import data_commands, inputs, output, result_commands, score_commands
+from vcomp.cli import data_commands, eval_commands, inputs, output, result_commands, score_commands
 from vcomp.cli.command_options import Command, command, options_of
 
 Kind = Literal["one", "two"]
@@ -102,7 +102,7 @@ def test_an_option_is_given_once(made):
     assert "--low is given 2 times, and takes one value" in done.output
 
 
-FILES = (data_commands, inputs, output, result_commands, score_commands)
+FILES = (data_commands, eval_commands, inputs, output, result_commands, score_commands)
 COMMANDS = [c for file in FILES for c in vars(file).values() if isinstance(c, Command)]
 
 

@@ -37,6 +37,31 @@ def test_the_page_is_that_of_python():
     assert ended(LOGS, "--metric", "acc").output == f"{made}\n"
 
 
+def in_words_of_the_command(page):
+    """Return a page of Python with the options of ``vcomp evals``, on one line."""
+    words = {"sampled=['task']": "--sampled task", "sampled=['task:item']": "--sampled task:item",
+             "columns={'prompt': 'task'}": "--columns prompt=task"}  # fmt: skip
+    text = " ".join(str(page).split())
+    for python, option in words.items():
+        text = text.replace(python, option)
+    return text
+
+
+def test_advice_is_in_the_words_of_the_command(table, tmp_path):
+    data = pd.read_csv(table).rename(columns={"sys": "model", "topic": "item"})
+    both = pd.concat([data.assign(task="a"), data.assign(task="b", score=data["score"] ** 2)])
+    both.to_csv(tmp_path / "scores.csv", index=False)
+    made = vcomp.evals.study(both)
+    said = " ".join(ended(tmp_path / "scores.csv").output.split())
+    assert "write --sampled task;" in said
+    assert "If each task has others, write --sampled task:item." in said
+    assert said == in_words_of_the_command(made)
+    apart = ended(tmp_path / "scores.csv", "--sampled", "task:item").output
+    assert f"{data['item'].nunique() * 2} items" in apart
+    said = " ".join(ended(LOGS.parent / "lm_eval_0.4.10", LOGS, "--metric", "acc").output.split())
+    assert "=[" not in said
+
+
 def test_tables_and_the_gate(table, tmp_path):
     given = (table,)
     made = vcomp.evals.study(pd.read_csv(table), system="sys", sampled=["topic"])
@@ -75,7 +100,8 @@ def test_weights_of_tasks(table, tmp_path):
     data.to_csv(tmp_path / "scores.csv", index=False)
     for given, weights in (("a=3,b=1", {"a": 3.0, "b": 1.0}), ("items", "items")):
         made = vcomp.evals.study(data, task_weights=weights)
-        assert ended(tmp_path / "scores.csv", "--task-weights", given).output == f"{made}\n"
+        said = ended(tmp_path / "scores.csv", "--task-weights", given).output
+        assert " ".join(said.split()) == in_words_of_the_command(made)
 
 
 def test_mistakes(table):

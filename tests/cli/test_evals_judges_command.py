@@ -35,7 +35,9 @@ def test_the_page_and_the_tables_of_a_card(path, tmp_path):
     found = invoked("evals-judges", path, *options, "--plot", picture)
     card = vcomp.evals.judges(path, families={"g": "G", "g-judge": "G"}, human="gold")
     assert found.exit_code == 0, found.output
-    assert found.stdout.rstrip() == str(card).rstrip()
+    said = str(card).replace("repeated= names", "--repeated names")
+    assert "--repeated names" in found.stdout
+    assert found.stdout.rstrip() == said.rstrip()
     assert picture.stat().st_size > 0
     table = invoked("evals-judges", path, *options, "--table", "anchored", "--format", "json")
     rows = pd.DataFrame(json.loads(table.stdout))
@@ -57,3 +59,22 @@ def test_repetitions(path):
     printed = pd.read_csv(io.StringIO(found.stdout))
     np.testing.assert_allclose(printed["estimate"], made.consistency["estimate"], rtol=1e-12)
     assert "Identical runs of 3 models" in invoked(arguments[0], path.with_name("runs.csv")).stdout
+
+
+def test_names_of_columns(path):
+    table = pd.read_csv(path).drop(columns="gold")
+    table.rename(columns={"item": "question", "judge": "who"}).to_csv(
+        path.with_name("named.csv"), index=False
+    )
+    names = ("--columns", "item=question,judge=who")
+    found = invoked("evals-judges", path.with_name("named.csv"), *names, "--format", "csv")
+    shown = pd.read_csv(io.StringIO(found.stdout)).set_index("judge")
+    card = vcomp.evals.judges(table)
+    np.testing.assert_allclose(shown["bias"], card.table["bias"], rtol=1e-12)
+    runs = table.drop(columns="judge").assign(take=table.groupby(["model", "item"]).cumcount())
+    runs.rename(columns={"item": "question"}).to_csv(path.with_name("named.csv"), index=False)
+    names = ("--columns", "item=question,epoch=take", "--format", "csv")
+    found = invoked("evals-repetitions", path.with_name("named.csv"), *names)
+    shown = pd.read_csv(io.StringIO(found.stdout))
+    made = vcomp.evals.repetitions(runs.rename(columns={"take": "epoch"})).consistency
+    np.testing.assert_allclose(shown["estimate"], made["estimate"], rtol=1e-12)

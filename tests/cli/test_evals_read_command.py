@@ -18,7 +18,9 @@ def ended(*arguments, stdin=None):
 
 def test_the_page_and_the_table():
     logs = vcomp.evals.read(LOGS)
-    assert ended(LOGS).output == f"{logs}\n"
+    said = ended(LOGS).output
+    assert "--columns prompt=task." in said
+    assert said == f"{logs}\n".replace("columns={'prompt': 'task'}", "--columns prompt=task")
     table = pd.read_csv(StringIO(ended(LOGS, "--format", "csv").output))
     pd.testing.assert_series_equal(table["score"], logs.table["score"])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import errno
 import io
-import re
 import sys
 import warnings
 from importlib import import_module
@@ -14,6 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from vcomp import __version__
+from vcomp.cli.command_words import in_options
 from vcomp.exceptions import VcompError, VcompWarning, guarded
 from vcomp.markup import in_letters
 
@@ -53,10 +53,10 @@ _COMMANDS = {
     "diagnose": ("score", "Test the assumptions of a model."),
     "documents": ("score", "Compare set-based measures with scores of all documents."),
     "dstudy": ("result", "Plan a D-study from a stored or published result."),
-    "evals-judges": ("score", "Decide whether judges agree, and whether they are biased."),
-    "evals-read": ("score", "Read logs of evaluations into one table."),
-    "evals-repetitions": ("score", "Measure how answers change between identical runs."),
-    "evals": ("score", "Compare models from the logs of their evaluation."),
+    "evals-judges": ("eval", "Decide whether judges agree, and whether they are biased."),
+    "evals-read": ("eval", "Read logs of evaluations into one table."),
+    "evals-repetitions": ("eval", "Measure how answers change between identical runs."),
+    "evals": ("eval", "Compare models from the logs of their evaluation."),
     "fit": ("data", "Estimate the variance components of FORMULA from DATA."),
     "gauge": ("result", "Divide variation between parts and gauge (gauge R&R)."),
     "gstudy": ("data", "Estimate all components of a design from DATA."),
@@ -164,27 +164,10 @@ class _Closed(io.TextIOBase):
         raise OSError(errno.EBADF, "standard output is closed")
 
 
-_ARGUMENT = re.compile(
-    r"\b(\w+)=('[^']*'(?:(?:, '[^']*')* or '[^']*')?|\"[^\"]*\"|\{[^}]*\}|\[[^\]]*\]|[\w.…]*)"
-)
-"""An argument of a function in a message: ``method='reml' or 'ml'``, ``hold={'a': 1}``, a list."""
-
-
 def _with_options(message: str) -> str:
-    """Return a message with the arguments of functions as options: ``--method reml or ml``."""
-    command = cli.get_command(click.Context(cli), sys.argv[1]) if sys.argv[1:] else None
-    options = [p for p in command.params if isinstance(p, click.Option)] if command else []
-    spellings = {option.name: option.opts[0] for option in options}
-
-    def spelled(found: re.Match[str]) -> str:
-        is_in_call = re.search(r"\w\([^()]*$", message[: found.start()])
-        if found[1] not in spellings or is_in_call:
-            return found[0]
-        value = re.sub(r"['\"]([\w.-]+)['\"]", r"\1", found[2].strip("{}[]")).replace(": ", "=")
-        value = value.replace(", ", ",") if found[2].startswith("[") else value
-        return f"{spellings[found[1]]} {value}".rstrip()
-
-    return _ARGUMENT.sub(spelled, message)
+    """Return a message with the arguments of functions as options of the command."""
+    name = sys.argv[1] if sys.argv[1:] else ""
+    return in_options(message, cli.get_command(click.Context(cli), name))
 
 
 def _end_interrupted() -> NoReturn:

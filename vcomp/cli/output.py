@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from vcomp import data, display, plots
+from vcomp.cli.command_words import in_options
 from vcomp.cli.inputs import grouped, option
 from vcomp.exceptions import DataError
 from vcomp.ir import rank
@@ -251,6 +252,8 @@ class Shown:
             text = str(table.to_csv(index=False)).rstrip("\n")
         elif self.format_ == "json":
             text = _as_json_text(table)
+        else:
+            text = in_options(text, click.get_current_context().command)
         click.echo(text)
 
 

@@ -16,7 +16,6 @@ from vcomp.cli.inputs import (
     DATASET,
     SCORES,
     SystemScores,
-    by_name,
     option,
     plain_numbers,
     read_matrix,
@@ -28,12 +27,6 @@ from vcomp.exceptions import DataError, PlanError, check_one_of
 
 _OF_SCORES = "scores system topic score drop_worst"
 """Parameters that the argument for scores replaces."""
-
-_OF_CARD = [
-    "table", "agreement", "pairs", "by_model", "own_family", "more_judges", "committee",
-    "against_human", "anchored", "anchored_pairs",
-]  # fmt: skip
-"""Tables of a judge card."""
 
 
 @command(
@@ -169,167 +162,6 @@ def compare_systems(scores: SystemScores, how: dict[str, Any], shown: Shown) -> 
       of all pairs        tukey, randomised_tukey
     """
     shown.pairs(ir.compare_systems(scores.kept(), **how))
-
-
-def _of_tasks(text: str | None) -> Any:
-    """Return weights of tasks, or the name of weights."""
-    is_name = text is None or "=" not in text
-    return text if is_name else by_name(str(text), "weight", "TASK=WEIGHT such as law=2")
-
-
-@command(
-    "evals",
-    click.Argument(["logs"], nargs=-1, required=True),
-    options_of(
-        "vcomp.evals:study",
-        left_out="scores",
-        task_weights=option(
-            "--task-weights",
-            "Weights of tasks in the scores; or items, their numbers of items.  [default: equal]",
-            metavar="TASK=X,…|items",
-            callback=lambda _, __, text: _of_tasks(text),
-        ),
-        prices=option(
-            "--price prices",
-            "Price of a level of a column or combination, or of a call, score or judgement.",
-            metavar="NAME=X",
-            multiple=True,
-            callback=lambda _, __, texts: (
-                by_name(" ".join(texts), "price", "NAME=PRICE such as item=.05") if texts else None
-            ),
-        ),
-    ),
-    option(
-        "--fail-if-worse baseline",
-        "Exit with code 1 if a model is significantly worse than this one.",
-        metavar="MODEL",
-    ),
-    option("--json json_file", "Store what the page says as JSON; - prints it.", metavar="FILE"),
-    SHOWN,
-)
-def evals(
-    logs: Sequence[str],
-    how: dict[str, Any],
-    baseline: str | None,
-    json_file: str | None,
-    shown: Shown,
-) -> None:
-    """Compare the models of LOGS, with the effects of all sampled facets in the error.
-
-    LOGS are files, folders and patterns of logs of evaluations, or tables with a row for each
-    score; - is standard input. CSV and JSON have a row for each model.
-
-    Examples
-    --------
-    vcomp evals logs/ --metric acc --plot ranks.png
-    vcomp evals scores.csv --fixed prompt
-    vcomp evals logs/ --columns prompt=task
-    vcomp evals logs/ --metric acc --task-weights law=2,maths=1
-    vcomp evals logs/ --metric acc --price item=.5,call=.002 --budget 100
-    vcomp evals logs/ --metric acc --fail-if-worse production --json page.json
-    """
-    found = vcomp.evals.study(logs, **how)
-    if json_file is not None:
-        output.write(found.to_json(), json_file)
-    if json_file != "-":
-        shown.result(found, found.table.reset_index())
-    worse = () if baseline is None else found.worse_than(baseline)
-    if worse:
-        click.echo(f"vcomp: worse than {baseline}: {', '.join(map(str, worse))}", err=True)
-        click.get_current_context().exit(1)
-
-
-@command(
-    "evals-read",
-    click.Argument(["logs"], nargs=-1, required=True),
-    options_of("vcomp.evals:read", left_out="paths", format="--log-format"),
-    option("--out", "Write the table to FILE.parquet.", metavar="FILE"),
-    PRINTED,
-)
-def evals_read(logs: Sequence[str], how: dict[str, Any], out: str | None, shown: Shown) -> None:
-    """Read LOGS of evaluations into one table, and say what was read.
-
-    LOGS are files, folders and patterns of logs of evaluations, or tables with a row for each
-    score; - is standard input. CSV and JSON have a row for each score.
-
-    Examples
-    --------
-    vcomp evals-read logs/
-    vcomp evals-read logs/ --unreadable skip --metadata passage --out scores.parquet
-    vcomp evals-read run.eval --format csv > scores.csv
-    """
-    target = None if out is None else data.parquet_path(out, "--out", map(Path, logs))
-    found = vcomp.evals.read(logs, **how)
-    if target is not None:
-        data.write_parquet([found.table], target, "a path on another disk")
-    shown.table(found.table, str(found))
-
-
-@command(
-    "evals-judges",
-    click.Argument(["logs"], nargs=-1, required=True),
-    options_of(
-        "vcomp.evals:judges",
-        left_out="scores",
-        families=option(
-            "--families",
-            "The family of models and judges, or the column of the models' families.  [default: "
-            "each model is a family]",
-            metavar="NAME=FAMILY,…|COLUMN",
-            callback=lambda _, __, text: _families(text),
-        ),
-    ),
-    option(
-        "--table",
-        "Table that CSV and JSON have.",
-        type=click.Choice(_OF_CARD),
-        default="table",
-    ),
-    SHOWN,
-)
-def evals_judges(logs: Sequence[str], how: dict[str, Any], table: str, shown: Shown) -> None:
-    """Decide whether the judges in LOGS agree, and whether they are biased.
-
-    LOGS are files, folders and patterns of logs of evaluations, or tables with a row for each
-    rating; - is standard input. CSV and JSON have one table: that of judges, or another one.
-
-    Examples
-    --------
-    vcomp evals-judges logs/ --metric quality --plot bias.png
-    vcomp evals-judges ratings.csv --families gpt-4=openai,gpt-judge=openai
-    vcomp evals-judges ratings.csv --human expert --table anchored --format json
-    """
-    card = vcomp.evals.judges(logs, **how)
-    frame = getattr(card, table)
-    shown.result(card, frame if frame.index.name is None else frame.reset_index())
-
-
-def _families(text: str | None) -> dict[str, str] | str | None:
-    if text is None or "=" not in text:
-        return text
-    pairs = [part.partition("=") for part in text.split(",")]
-    return {name.strip(): family.strip() for name, _, family in pairs}
-
-
-@command(
-    "evals-repetitions",
-    click.Argument(["logs"], nargs=-1, required=True),
-    options_of("vcomp.evals:repetitions", left_out="scores"),
-    PRINTED,
-)
-def evals_repetitions(logs: Sequence[str], how: dict[str, Any], shown: Shown) -> None:
-    """Measure how answers in LOGS change between identical runs: flicker, pass@k, pass^k.
-
-    LOGS are files, folders and patterns of logs of evaluations, or tables with a row for each
-    score; - is standard input. CSV and JSON have a row for each model, measure and number of runs.
-
-    Examples
-    --------
-    vcomp evals-repetitions logs/ --metric acc
-    vcomp evals-repetitions scores.csv --passes-from 0.5 --format csv
-    """
-    found = vcomp.evals.repetitions(logs, **how)
-    shown.table(found.consistency, str(found))
 
 
 @command(
