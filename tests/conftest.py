@@ -28,7 +28,7 @@ pytest.register_assert_rewrite("tests.helpers")
 # none either: the first one compiles, and other machines are ten times slower.
 settings.register_profile(
     "same",
-    max_examples=15,
+    max_examples=10,
     derandomize=True,
     deadline=None,
     print_blob=True,
@@ -36,7 +36,7 @@ settings.register_profile(
 )
 settings.load_profile("same")
 # Few examples: where the tests run once more in another environment (.ci/run).
-settings.register_profile("few", settings(), max_examples=10)
+settings.register_profile("few", settings(), max_examples=6)
 # Other examples in every run; and many more of them, of the scheduled workflow.
 settings.register_profile("random", settings(), derandomize=False)
 settings.register_profile("many", settings.get_profile("random"), max_examples=1000)

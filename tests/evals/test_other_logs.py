@@ -285,7 +285,7 @@ def places(value, path=()):
 def test_wrong_values_are_errors_or_named(tmp_path, name):
     """Any value of any log may be another one, by turns."""
     rng, found = np.random.default_rng(5), list(places(CONTENTS[name]))[1:]
-    for k in rng.permutation(len(found))[:12]:
+    for k in rng.permutation(len(found))[:6]:
         content = copy.deepcopy(CONTENTS[name])
         *path, last = found[k]
         holder = content

@@ -77,7 +77,7 @@ def test_sets_cover_true_ranks():
         low_rank = true_ranks(truth)
         # Levels with equal means may have any of the ranks that they share: the first is enough.
         all_at_once, each = [], []
-        for _ in range(100):
+        for _ in range(50):
             made = compared(truth + rng.normal(size=K))
             sets, own = (
                 made.ranks(kind).loc[made.means.index] for kind in ("simultaneous", "marginal")
@@ -85,9 +85,9 @@ def test_sets_cover_true_ranks():
             inside = (sets["low"] <= low_rank) & (low_rank <= sets["high"])
             all_at_once.append(bool(inside.all()))
             each.append(((own["low"] <= low_rank) & (low_rank <= own["high"])).mean())
-        # A share of 0.95 of 100 draws has a standard error of 0.022.
-        assert np.mean(all_at_once) >= 0.9
-        assert np.mean(each) >= 0.92
+        # A share of 0.95 of 50 draws has a standard error of 0.031.
+        assert np.mean(all_at_once) >= 0.88
+        assert np.mean(each) >= 0.9
 
 
 def test_ranks_of_a_fit_and_of_systems():

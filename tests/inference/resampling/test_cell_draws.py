@@ -89,7 +89,7 @@ def test_the_score_has_mean_zero_and_variance_information(case, fixed):
     np.testing.assert_allclose(
         of_cells.information(v, "expected"), engine.information(v, "expected"), rtol=1e-9
     )
-    score_agrees(lambda b: draws.draw(v, stream(2, b)), of_cells.with_response, v, n=250)
+    score_agrees(lambda b: draws.draw(v, stream(2, b)), of_cells.with_response, v, n=120)
 
 
 def test_the_bootstrap_is_that_of_the_rows():

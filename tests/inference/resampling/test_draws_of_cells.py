@@ -92,7 +92,7 @@ def test_the_bootstrap_of_cells_has_the_spread_of_that_of_rows():
     kept, streamed = (
         model_of("y ~ x + (x|a)", DATA, stream=stream)
         .fit()
-        .bootstrap(60, rng=3)
+        .bootstrap(30, rng=3)
         .values.std(axis=0)
         for stream in (False, True)
     )

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 import vcomp
+from tests.helpers.cases import alternately
 from tests.model.test_slopes import DATA as SLOPES
 
 
@@ -151,8 +152,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("facet", ["a", "b"])
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize(("options", "facet"), alternately(OPTIONS, "a", "b"), ids=str)
 def test_weights_and_residual_groups_stay_with_their_rows(options, facet):
     data, formula = _weighted(), "y ~ x + (1|a) + (1|b)"
     res = vcomp.fit(formula, data, **options)

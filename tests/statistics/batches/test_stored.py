@@ -126,12 +126,12 @@ def damaged(path, whole):
     rng = np.random.default_rng(1)
     directory = whole.index(b"PK\x01\x02")
     # All of the directory, in which names and sizes stand, and some of what they are of.
-    places = [*range(directory, len(whole)), *range(0, directory, 41)]
+    places = [*range(directory, len(whole)), *range(0, directory, 97)]
     for place in places:
         changed = bytearray(whole)
         changed[place] ^= rng.choice([0xFF, 1 << rng.integers(8)])
         yield bytes(changed)
-    for end in range(0, len(whole), 131):
+    for end in range(0, len(whole), 307):
         yield whole[:end]
 
 
