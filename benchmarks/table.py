@@ -31,6 +31,7 @@ from benchmarks.measure import (
     in_fresh_process,
     used_by,
 )
+from benchmarks.models import CASES, fit_case
 from benchmarks.perdoc import LARGE, MIDDLE, SMALL, perdoc
 from vcomp.estimators import MethodName
 
@@ -168,6 +169,24 @@ def _insteval(options: _Options) -> None:
     _row(name, ours, 1.0, "lme4", peer, "25 s")
 
 
+def _models(_: _Options) -> None:
+    for place, case in enumerate(CASES):
+        answer = in_fresh_process(fit_case, place, _REPEAT)
+        aim = "" if case.aim is None else f"≤ {case.aim:g} s"
+        if isinstance(answer, str):
+            _print_row(case.name, "intercepts alone", aim, answer)
+            continue
+        ours, plain = answer
+        _print_row(
+            case.name,
+            f"intercepts alone: {_seconds(plain.cpu)}",
+            aim,
+            _used(ours),
+            _times(plain.cpu / ours.cpu),
+            "" if case.aim is None else _times(ours.cpu / case.aim),
+        )
+
+
 def _import(_: _Options) -> None:
     plain = best_of(partial(_python, "import numpy, pandas"), 5)
     for code in ("import vcomp", "import vcomp; vcomp.fit"):
@@ -221,6 +240,7 @@ _PARTS: dict[str, Callable[[_Options], None]] = {
     "bootstrap": _bootstrap,
     "parquet": _parquet,
     "insteval": _insteval,
+    "models": _models,
     "import": _import,
     "later": _later,
 }

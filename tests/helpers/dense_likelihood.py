@@ -20,7 +20,11 @@ class DenseLikelihood:
         self.reml, self.X, self.y = reml, model.exog, model.endog
         chunk, n = model.statistics.rows, model.nobs
         self.Z = [np.eye(q)[c] for c, q in zip(chunk.codes, chunk.sizes, strict=True)]
-        self.K = [Z @ Z.T for Z in self.Z] + [np.eye(n)]
+        self._know([Z @ Z.T for Z in self.Z] + [np.eye(n)])
+
+    def _know(self, K):
+        """Keep the derivatives K_t of V, and the matrices at some components."""
+        self.K = K
         self._at = lru_cache(maxsize=32)(self._computed)
 
     def matrices(self, v):

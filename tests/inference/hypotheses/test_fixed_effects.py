@@ -11,7 +11,8 @@ import pytest
 from scipy import stats
 
 import vcomp
-from tests.helpers.dense_likelihood import DenseLikelihood, hessian_of
+from tests.helpers.dense_likelihood import DenseLikelihood
+from tests.helpers.dense_tests import kenward_roger, satterthwaite
 from tests.helpers.designs import DESIGNS, unbalanced
 from vcomp.inference.hypotheses.fixed_effects import (
     Clustered,
@@ -22,7 +23,6 @@ from vcomp.inference.hypotheses.fixed_effects import (
 )
 
 DDF = ["satterthwaite", "kenward-roger"]
-STEP = 1e-30
 
 
 def fitted(name, fixed="x + C(g)", seed=3, method="reml", **options):
@@ -34,55 +34,14 @@ def fitted(name, fixed="x + C(g)", seed=3, method="reml", **options):
     return model.fit(method, **options)
 
 
-def slopes_of(dense, v):
-    """Return ∂(X'V⁻¹X)⁻¹/∂σ²_t by complex steps."""
-    found = []
-    for t in range(len(v)):
-        moved = np.asarray(v, dtype=complex)
-        moved[t] += 1j * STEP
-        found.append(dense.matrices(moved)[3].imag / STEP)
-    return np.array(found)
-
-
 def dense_satterthwaite(res, L):
-    dense = DenseLikelihood(res.model, reml=res.method == "reml")
-    v = res.vcomp.to_numpy()
-    free = v > 0.0
-    A = np.linalg.inv(-hessian_of(dense, v)[np.ix_(free, free)])
-    g = np.einsum("mi,tij,mj->mt", L, slopes_of(dense, v)[free], L)
-    q = np.einsum("mi,ij,mj->m", L, dense.matrices(v)[3], L)
-    return 2.0 * q**2 / np.einsum("mt,tu,mu->m", g, A, g)
+    dense, v = DenseLikelihood(res.model, reml=res.method == "reml"), res.vcomp.to_numpy()
+    return satterthwaite(dense, v, v > 0.0, L)
 
 
 def dense_kenward_roger(res, L):
-    """Return Φ_A and, of one hypothesis, m and λ (Kenward & Roger 1997), all written out."""
-    dense, v = DenseLikelihood(res.model, reml=True), res.vcomp.to_numpy()
-    _, Vi, _, phi, _ = dense.matrices(v)
-    K = [k for k, value in zip(dense.K, v, strict=True) if value > 0.0]
-    free = v > 0.0
-    W = np.linalg.inv(dense.expected(v)[np.ix_(free, free)])
-    X = dense.X
-    P = [-X.T @ Vi @ k @ Vi @ X for k in K]
-    inside = sum(
-        W[t, u] * (X.T @ Vi @ K[t] @ Vi @ K[u] @ Vi @ X - P[t] @ phi @ P[u])
-        for t in range(len(K))
-        for u in range(len(K))
-    )
-    theta = L.T @ np.linalg.inv(L @ phi @ L.T) @ L
-    M = [theta @ phi @ p @ phi for p in P]
-    q, pairs = L.shape[0], [(t, u) for t in range(len(K)) for u in range(len(K))]
-    A1 = sum(W[t, u] * np.trace(M[t]) * np.trace(M[u]) for t, u in pairs)
-    A2 = sum(W[t, u] * np.trace(M[t] @ M[u]) for t, u in pairs)
-    B = (A1 + 6 * A2) / (2 * q)
-    g = ((q + 1) * A1 - (q + 4) * A2) / ((q + 2) * A2)
-    c1 = g / (3 * q + 2 * (1 - g))
-    c2 = (q - g) / (3 * q + 2 * (1 - g))
-    c3 = (q + 2 - g) / (3 * q + 2 * (1 - g))
-    mean = 1 / (1 - A2 / q)
-    variance = 2 / q * (1 + c1 * B) / ((1 - c2 * B) ** 2 * (1 - c3 * B))
-    rho = variance / (2 * mean**2)
-    m = 4 + (q + 2) / (q * rho - 1)
-    return phi + 2 * phi @ inside @ phi, m, m / (mean * (m - 2))
+    v = res.vcomp.to_numpy()
+    return kenward_roger(DenseLikelihood(res.model, reml=True), v, v > 0.0, L)
 
 
 @pytest.mark.parametrize("method", ["reml", "ml"])
