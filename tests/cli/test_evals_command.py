@@ -80,6 +80,8 @@ def test_tables_and_the_gate(table, tmp_path):
     assert json.loads(page) == json.loads(read.to_json())
     ended(*given, "--json", tmp_path / "page.json")
     assert (tmp_path / "page.json").read_text("utf-8").strip() == page.strip()
+    assert ended(*given, "--every-eval-ever", tmp_path / "aggregates").exit_code == 0
+    assert len(list((tmp_path / "aggregates").iterdir())) == len(made.table)
 
 
 def test_prices(table):

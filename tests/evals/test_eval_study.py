@@ -745,3 +745,45 @@ def test_tables_that_are_no_tables_of_scores():
     for call in (vcomp.evals.study, vcomp.evals.repetitions):
         with pytest.raises(vcomp.DataError, match="there is no row with a score"):
             call(data.iloc[:0])
+
+
+def test_scores_as_every_eval_ever_has_them(tmp_path):
+    for k, data in enumerate(
+        [
+            scores(models=3, tasks=2, prompts=2).assign(metric="acc"),
+            scores(models=1, tasks=2).replace({"model": {"m0": "org/m 0"}}),
+            scores(models=2).assign(task="t", score=lambda d: 2.0 * d["score"]),
+        ]
+    ):
+        found = vcomp.evals.study(data)
+        documents = found.to_every_eval_ever(tmp_path / str(k), organization="we")
+        assert [d["model_info"]["id"] for d in documents] == list(found.table.index)
+        logs = vcomp.evals.read(tmp_path / str(k))
+        read = logs.table.pivot_table("score", "model", "task", observed=True)
+        whole = "t" if list(read) == ["t"] else "mean over tasks"
+        assert dict(read[whole]) == dict(found.table["mean"])
+        if whole != "t":
+            cells = data.groupby(["model", "task"])["score"].mean().unstack()
+            np.testing.assert_allclose(read[["t0", "t1"]], cells.loc[read.index], rtol=1e-9)
+        for document in documents:
+            stored = document["evaluation_results"][-1]["score_details"]["uncertainty"]
+            row = found.table.loc[document["model_info"]["id"]]
+            limits = stored["confidence_interval"]
+            assert stored["standard_error"]["value"] == row["std_error"]
+            assert (limits["lower"], limits["upper"]) == (row["low"], row["high"])
+            assert limits["confidence_level"] == 0.95
+            assert document["source_metadata"]["source_organization_name"] == "we"
+            kind = document["evaluation_results"][0]["metric_config"].get("score_type")
+            assert kind == (None if whole == "t" else "binary")
+    assert set(logs.table["metric"]) == {"score"}
+    (tmp_path / "file").write_text("")
+    with pytest.raises(vcomp.DataError, match=r"folder .*file' cannot be made"):
+        found.to_every_eval_ever(tmp_path / "file")
+
+
+def test_names_of_files_of_models(tmp_path):
+    names = {"m0": "a/b", "m1": "a:b", "m2": "A_B"}
+    found = vcomp.evals.study(scores(models=3).replace({"model": names}))
+    found.to_every_eval_ever(tmp_path)
+    assert len(list(tmp_path.glob("*.json"))) == 3
+    assert set(vcomp.evals.read(tmp_path).table["model"]) == set(names.values())

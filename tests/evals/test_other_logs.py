@@ -269,6 +269,8 @@ CONTENTS = {
     "answers.jsonl": ANSWERS, "instances.jsonl": INSTANCES, "inspect.json": INSPECT,
     "samples_t_2026-01-01T00-00-00.0.jsonl": LM_EVAL,
     "mteb.json": {"task_name": "T", "scores": {"test": [{"main_score": 0.5}]}},
+    "aggregate.json": {"evaluation_id": "e", "model_info": {"id": "m"}, "evaluation_results": [
+        {"evaluation_name": "t", "metric_config": {}, "score_details": {"score": 1.0}}]},
 }  # fmt: skip
 WRONG = (None, True, -1, 1e400, "text", "", [], [[]], {}, {"name": {}}, 10**400)
 

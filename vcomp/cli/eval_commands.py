@@ -56,6 +56,11 @@ def _of_tasks(text: str | None) -> Any:
         metavar="MODEL",
     ),
     option("--json json_file", "Store what the page says as JSON; - prints it.", metavar="FILE"),
+    option(
+        "--every-eval-ever folder",
+        "Store scores and uncertainty as Every Eval Ever does, a file a model.",
+        metavar="FOLDER",
+    ),
     SHOWN,
 )
 def evals(
@@ -63,6 +68,7 @@ def evals(
     how: dict[str, Any],
     baseline: str | None,
     json_file: str | None,
+    folder: str | None,
     shown: Shown,
 ) -> None:
     """Compare the models of LOGS, with the effects of all sampled facets in the error.
@@ -78,10 +84,13 @@ def evals(
     vcomp evals logs/ --metric acc --task-weights law=2,maths=1
     vcomp evals logs/ --metric acc --price item=.5,call=.002 --budget 100
     vcomp evals logs/ --metric acc --fail-if-worse production --json page.json
+    vcomp evals logs/ --metric acc --every-eval-ever aggregates/
     """
     found = vcomp.evals.study(logs, **how)
     if json_file is not None:
         output.write(found.to_json(), json_file)
+    if folder is not None:
+        found.to_every_eval_ever(folder)
     if json_file != "-":
         shown.result(found, found.table.reset_index())
     worse = () if baseline is None else found.worse_than(baseline)

@@ -13,6 +13,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp.codec import to_document
+from vcomp.evals.aggregates import aggregates, write_aggregates
 from vcomp.evals.next_data import (
     Prices,
     Unknown,
@@ -351,6 +352,44 @@ class EvalStudy(display.Printed):
             If the file cannot be written.
         """
         return self.page.to_json(path)
+
+    def to_every_eval_ever(
+        self, folder: str | os.PathLike[str] | None = None, *, organization: str = "unknown"
+    ) -> list[dict[str, Any]]:
+        """Return scores and uncertainty as Every Eval Ever stores them; also write them to files.
+
+        Each model has a document with its score in each task, and over all tasks where there are
+        several: standard errors and intervals have all sampled facets. :func:`read` reads them.
+
+        Parameters
+        ----------
+        folder : of the files, one a model; None writes none
+        organization : that evaluated
+
+        Raises
+        ------
+        DataError
+            If a file cannot be written.
+
+        References
+        ----------
+        EvalEval Coalition (2026). *Every Eval Ever*, schema 0.3.0.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("docsearch").query("query == 'keywords'")
+        >>> two = data[data["sys"].isin(["bm25-k1.2-b0.75", "overlap"])]
+        >>> found = vcomp.evals.study(two, system="sys", sampled=["topic"])
+        >>> first, _ = found.to_every_eval_ever()
+        >>> details = first["evaluation_results"][0]["score_details"]
+        >>> first["model_info"]["id"], sorted(details["uncertainty"])
+        ('bm25-k1.2-b0.75', ['confidence_interval', 'num_samples', 'standard_error'])
+        """
+        documents = aggregates(self, organization)
+        if folder is not None:
+            write_aggregates(documents, folder)
+        return documents
 
     def plot(self, ax: Any | None = None) -> Any:
         """Draw the rank of each model with its set.

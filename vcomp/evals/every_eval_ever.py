@@ -1,11 +1,11 @@
-"""Instances of Every Eval Ever: a line for each sample and metric."""
+"""Every Eval Ever: instances, a line for each sample and metric, and aggregates of models."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from vcomp.evals.damage import Damage, UnreadableError
+from vcomp.evals.damage import Damage, UnreadableError, mapping
 from vcomp.evals.log_files import LogFile
 from vcomp.evals.run_rows import (
     Run,
@@ -19,16 +19,48 @@ from vcomp.evals.run_rows import (
 
 NAME = "every_eval_ever"
 
+_OF_AGGREGATE = {"evaluation_id", "model_info", "evaluation_results"}
+
 _KEYS = {"evaluation_id", "model_id", "evaluation_name", "sample_id", "evaluation"}
 
 
 def recognises(file: LogFile, _: Wanted) -> bool:
-    """Return whether this is a sample."""
-    return file.first.keys() >= _KEYS
+    """Return whether this is a sample, or the aggregate of a model."""
+    return file.first.keys() >= _KEYS or file.first.keys() >= _OF_AGGREGATE
 
 
 def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
     """Yield the run of a file; lines of several runs may be mixed."""
+    if file.first.keys() >= _OF_AGGREGATE:
+        yield _read_aggregate(file, damage)
+    else:
+        yield _read_instances(file, damage, wanted)
+
+
+def _read_aggregate(file: LogFile, damage: Damage) -> Run:
+    """Return the scores of a model in tasks, which has no scores of items."""
+    stored = file.first
+    model = within(stored, "model_info", "id") or within(stored, "model_info", "name")
+    evaluation = stored["evaluation_id"]
+    rows = SampleRows(("task", "metric", "score", "problem"), {"model": model, "run": evaluation})
+    results = stored["evaluation_results"]
+    for k, result in enumerate(results, 1):
+        with damage.at(f"result {k}"):
+            metric = within(result, "metric_config", "metric_name") or "score"
+            score = number_or_problem(within(result, "score_details", "score"))
+            rows.add(mapping(result, "a result")["evaluation_name"], metric, *score)
+    return Run(
+        file.name,
+        NAME,
+        rows.frame(),
+        identity=f"{model} {evaluation}",
+        samples=len(results),
+        unreadable=damage.named,
+        notes=["Aggregates of Every Eval Ever have scores of tasks, not of items."],
+    )
+
+
+def _read_instances(file: LogFile, damage: Damage, wanted: Wanted) -> Run:
     rows = SampleRows((*_NAMES, *wanted.metadata))
     seen: set[tuple[Any, ...]] = set()
     failed: set[tuple[Any, ...]] = set()
@@ -51,7 +83,7 @@ def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
         rows.add(*result, score, problem, *(own.get(name) for name in wanted.metadata))
 
     file.objects(damage, add)
-    yield Run(
+    return Run(
         file.name,
         NAME,
         rows.frame(),
