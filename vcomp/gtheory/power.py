@@ -236,15 +236,13 @@ def power_table(study: StudyRecord, difference: Any, test: DifferenceTest) -> pd
     errors = planned_errors(study, plan, _OF_TEST)
     df = difference_df(study, plan, test.n_objects)
     own = ["difference", "std_error", "df", "power", "low", "high"]
-    sizes = sizes_table(plan, own).loc[lambda table: table.index.repeat(wanted.size)]
     true = np.tile(wanted, len(plan))
     se, least, most = (np.repeat(of, wanted.size) for of in errors.all)
     df = np.repeat(df, wanted.size)
     # The larger the error, the smaller the power.
     powers = [test.power(true, of, df) for of in (se, most, least)]
     columns = dict(zip(own, (true, se, df, *powers), strict=True))
-    made = sizes.assign(**columns)
-    return made if plan.labels is not None else made.reset_index(drop=True)
+    return sizes_table(plan, columns, wanted.size)
 
 
 def detectable_table(study: StudyRecord, power: float, test: DifferenceTest) -> pd.DataFrame:
@@ -258,7 +256,7 @@ def detectable_table(study: StudyRecord, power: float, test: DifferenceTest) -> 
     found = dict(
         zip(("difference", "low", "high"), (units * of for of in errors.all), strict=True)
     )
-    return sizes_table(plan, [*own, *found]).assign(**own, **found)
+    return sizes_table(plan, own | found)
 
 
 def _ranks_left(

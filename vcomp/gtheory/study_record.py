@@ -6,8 +6,9 @@ Tables, summaries, pictures and allocations are functions of :class:`StudyRecord
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -144,16 +145,19 @@ S = TypeVar("S", bound=StudyRecord)
 
 def study_table(study: StudyRecord) -> pd.DataFrame:
     """Return one row per plan: its sizes and columns; see :attr:`DStudy.table`."""
-    return sizes_table(study.plan, study.columns).assign(**study.columns)
+    return sizes_table(study.plan, study.columns)
 
 
-def sizes_table(plan: DStudyPlan, columns: Iterable[str] = ()) -> pd.DataFrame:
-    """Return the sizes of the facets, one row per plan, for a table with other columns.
+def sizes_table(
+    plan: DStudyPlan, columns: Mapping[str, Any] = MappingProxyType({}), rows: int = 1
+) -> pd.DataFrame:
+    """Return the sizes of the facets, and other columns, in rows per plan.
 
     Parameters
     ----------
     plan : of the D-study
-    columns : names of the other columns of the table
+    columns : the other columns, each with the rows of the first plan before those of the second
+    rows : number of rows per plan
 
     Raises
     ------
@@ -163,9 +167,13 @@ def sizes_table(plan: DStudyPlan, columns: Iterable[str] = ()) -> pd.DataFrame:
     import pandas as pd
 
     check_columns(columns, plan.facets)
-    index = pd.RangeIndex(len(plan)) if plan.labels is None else pd.Index(plan.labels)
+    labels = None if plan.labels is None else pd.Index(plan.labels).repeat(rows)
     sized = zip(plan.facets, plan.sizes.T, strict=True)
-    return pd.DataFrame({facet: _whole(sizes) for facet, sizes in sized}, index=index)
+    sizes = {facet: _whole(of_plans).repeat(rows) for facet, of_plans in sized}
+    # In one step: each column that is added to a table takes as long as a small table.
+    return pd.DataFrame(
+        sizes | dict(columns), pd.RangeIndex(len(plan) * rows) if labels is None else labels
+    )
 
 
 def _whole(sizes: FloatArray) -> Any:

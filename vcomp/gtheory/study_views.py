@@ -76,7 +76,7 @@ def quantity_table(study: StudyRecord, what: str, se: str) -> pd.DataFrame:
         "low": limits.low,
         "high": limits.high,
     }
-    return sizes_table(study.plan, estimates).assign(**estimates)
+    return sizes_table(study.plan, estimates)
 
 
 def _unbiased(components: VarianceComponents) -> FloatArray:
@@ -124,12 +124,8 @@ def phi_lambda_table(study: StudyRecord, cut: Any) -> pd.DataFrame:
                 (one, float(local.values(index)[0]), float(local.standard_errors(index)[0]), *ends)
             )
     columns = ("cut", "estimate", "se", "low", "high")
-    table = sizes_table(study.plan, columns)
-    repeated = table.loc[table.index.repeat(len(cuts))]
-    if study.plan.labels is None:
-        repeated = repeated.reset_index(drop=True)
     values = dict(zip(columns, zip(*rows, strict=True), strict=True))
-    return repeated.assign(**{name: list(column) for name, column in values.items()})
+    return sizes_table(study.plan, values, len(cuts))
 
 
 def effects_table(study: StudyRecord, row: int) -> pd.DataFrame:
