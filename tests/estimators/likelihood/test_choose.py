@@ -354,3 +354,29 @@ def test_large_factors_are_not_kept():
         other = found.with_response(stats.cross_products)
         v = np.ones(stats.n_terms + 1)
         assert (other.at(v).factor is found.at(v).factor) is are_small
+
+
+def _meeting(kind):
+    """Return levels of two terms: at random, within blocks, along a line, or with giant levels."""
+    rng, n, q = np.random.default_rng(1), 30_000, 1_500
+    a = rng.integers(0, q, n)
+    return {
+        "random": (a, rng.integers(0, q, n)),
+        "blocks": (a, a // 30 * 30 + rng.integers(0, 30, n)),
+        "line": (a, np.clip(a + rng.integers(-4, 5, n), 0, q - 1)),
+        "giants": (a, np.where(rng.random(n) < 0.5, rng.integers(0, 20, n), 20 + a // 3)),
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fills"), [("random", True), ("blocks", False), ("line", False), ("giants", False)]
+)
+def test_no_order_is_searched_where_levels_meet_at_random(kind, fills):
+    """The fill of a level is estimated from some: it is none where neighbours have met."""
+    a, b = _meeting(kind)
+    data = pd.DataFrame({"y": np.random.default_rng(2).normal(size=a.size), "a": a, "b": b})
+    sums = statistics(data).cross_products
+    assert choose._fills_up(sums, 1e-9, 1e-9) == fills
+    assert not choose._fills_up(sums, 1.0, 2.2e-9)  # half of the levels, dense, take 0.93 s
+    planned = choose._blocked_within(statistics(data), 0.02, EngineLimits(), reml=True, names=None)
+    assert (planned is None) == fills

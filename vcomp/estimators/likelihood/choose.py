@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -285,7 +285,42 @@ def _fills_up(sums: CrossProducts, seconds: float, seconds_per_cube: float) -> b
             degrees += np.bincount(sums.pairs[t, lead].indices, minlength=sizes[lead])
         elif t > lead:
             degrees += np.diff(sums.pairs[lead, t].indptr)
-    return bool(degrees @ degrees > 0.5 * rest**2)
+    if degrees @ degrees > 0.5 * rest**2:
+        return True
+    a, b = sorted(sorted(range(len(sizes)), key=lambda t: -sizes[t])[:2])
+    most = 0.5 * min(sizes[a], sizes[b])
+    if seconds_per_cube * most**3 <= seconds:
+        return False
+    fill = _fill_of_a_level(sums.pairs[a, b].matrix)
+    return bool(fill * most > 0.5 * float(sizes[a]) ** 2)
+
+
+_SAMPLED, _NEIGHBOURS = 24, 48
+"""Levels, and neighbours of each, by which fill is estimated."""
+
+
+def _fill_of_a_level(cells: Any) -> float:
+    """Return the median fill by the elimination of a level of the rows, once columns are gone.
+
+    Neighbours of a level are those that meet it in a level of the other term. Its elimination
+    connects all of them. In blocks, such as schools, they are connected already; where levels meet
+    at random they are not.
+    """
+    crowded = np.bincount(cells.indices, minlength=cells.shape[1])
+    crowded = crowded > max(32.0, 4.0 * np.sqrt(sum(cells.shape)))  # are eliminated last
+    if crowded.any():
+        cells = cells[:, ~crowded]
+    some = np.linspace(0, cells.shape[0] - 1, _SAMPLED).astype(np.int64)
+    met, fill = (cells @ cells[some].T).tocsc(), np.zeros(_SAMPLED)
+    for k in range(_SAMPLED):
+        neighbours = met.indices[met.indptr[k] : met.indptr[k + 1]]
+        if not neighbours.size:
+            continue
+        few = neighbours[np.linspace(0, neighbours.size - 1, _NEIGHBOURS).astype(np.int64)]
+        of_few = cells[few]
+        apart = 1.0 - (of_few @ of_few.T).nnz / _NEIGHBOURS**2
+        fill[k] = 0.5 * apart * float(neighbours.size) ** 2
+    return float(np.median(fill))
 
 
 _MANY_COLUMNS = (
