@@ -286,7 +286,7 @@ EXACT_FITS = {
 def test_a_response_without_residual_has_no_likelihood(name, method):
     formula, data = EXACT_FITS[name]
     message = message_of(formula, data, vcomp.EstimationError, method=method)
-    check_words(message, "reproduce the response exactly", "residual", "method='anova'")
+    check_words(message, "reproduce the response exactly", "residual", "method='minque'")
 
 
 def test_a_response_without_residual_has_an_analysis_of_variance():

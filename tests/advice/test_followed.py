@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -623,3 +624,75 @@ def test_ranks_and_equivalence_of_other_tests():
     res = vcomp.fit(FIXED, data)
     # Scores are between 0 and 1.
     assert res.compare_levels("sys", test="t").equivalent(1.0)["equivalent"].all()
+
+
+def said_of_fit(formula, data):
+    """Return the status of a fit, or the message of its error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return vcomp.fit(formula, data).status
+        except vcomp.EstimationError as error:
+            return str(error)
+
+
+@pytest.mark.parametrize("size", [1e6, 1e7])
+def test_a_component_that_dwarfs_all_others(size):
+    """With its effects fixed, the others are those that they tend to as it rises."""
+    rng = np.random.default_rng(3)
+    h, k, _ = (a.ravel() for a in np.indices((8, 6, 2)))
+    columns = {"h": h, "k": k, "x": rng.normal(size=96)}
+    of_h, rest = rng.normal(size=8)[h], rng.normal(size=6)[k] + rng.normal(size=96)
+
+    def scores(size):
+        return pd.DataFrame({**columns, "y": size * of_h + rest}).drop([3, 10, 50, 77])
+
+    formula, fixed = "y ~ x + (1|h) + (1|k)", "y ~ x + C(h) + (1|k)"
+    limit = vcomp.fit(formula, scores(1e3)).vcomp[["k", "Residual"]]
+    assert "fit C(h) in place of (1|h)" in said_of_fit(formula, scores(size))
+    # A component of 1e6 times the others is as good as without limit.
+    np.testing.assert_allclose(vcomp.fit(fixed, scores(size)).vcomp, limit, rtol=1e-5)
+
+
+SATURATED = {
+    "y ~ x + (1|h) + (1|g)": {
+        "h": [1, 1, 1, 1, 3, 0],
+        "g": [2, 0, 0, 1, 2, 2],
+        "x": [0.95, -1.51, 0.39, 0.11, 0.19, -0.53],
+        "y": [0.69, -1.58, 0.43, -0.34, 1.01, -1.41],
+    },
+    "y ~ (1|h) + (1|g)": {
+        "h": [0, 0, 1, 1, 2, 3],
+        "g": [0, 1, 0, 1, 2, 2],
+        "x": [0.0] * 6,
+        "y": [1.0, 3.0, 4.0, 6.0, 2.0, 7.0],
+    },
+}
+
+
+@pytest.mark.parametrize("formula", SATURATED)
+def test_models_that_reproduce_the_scores_have_other_estimates(formula):
+    """By MINQUE with any fixed part; expected are the equations of Rao (1971), written out."""
+    data = pd.DataFrame(SATURATED[formula])
+    assert "use method='minque'" in said_of_fit(formula, data)
+    V = [np.equal.outer(data[f].to_numpy(), data[f].to_numpy()) * 1.0 for f in "hg"]
+    V.append(np.eye(6))
+    X = np.column_stack([np.ones(6), data["x"]])[:, : 1 + ("x" in formula)]
+    inverse = np.linalg.inv(sum(V))
+    P = inverse - inverse @ X @ np.linalg.solve(X.T @ inverse @ X, X.T @ inverse)
+    forms = [[np.trace(P @ a @ P @ b) for b in V] for a in V]
+    y = data["y"].to_numpy()
+    expected = np.linalg.solve(forms, [y @ P @ a @ P @ y for a in V])
+    found = vcomp.fit(formula, data, method="minque", prior=1.0)
+    np.testing.assert_allclose(found.vcomp, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_without_a_residual_the_fixed_effects_have_no_standard_errors():
+    """The reason was "not stored with this result", which was never stored."""
+    h, g = ["h2", "h1", "h1", "h0", "h0"], ["g2", "g2", "g0", "g0", "g2"]
+    columns = {"h": h, "g": g, "y": [1.0, 1.1, 0.0, -1.3, -0.6]}
+    found = vcomp.fit("y ~ (1|h) + (1|g)", columns, method="minque")
+    assert found.vcomp["Residual"] < 0.0
+    words = " ".join(str(found.summary()).split())
+    assert "no standard errors, as the residual variance is not above zero" in words
+    assert "not stored" not in words

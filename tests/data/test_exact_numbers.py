@@ -115,6 +115,21 @@ def test_a_number_that_no_float_can_hold():
     y = [int(z) for z in Z[:-1]] + [10**400]
     with pytest.raises(vcomp.DataError, match=r"'y' holds 1.000e\+400, which as a float"):
         vcomp.fit("y ~ (1|g)", {"g": G, "y": y})
+    with pytest.raises(vcomp.DataError, match=r"infinite: leave such scores out$"):
+        vcomp.fit("y ~ (1|g)", {"g": G, "y": [0.5, *y[1:]]})
+
+
+@pytest.mark.parametrize("kind", [int, Decimal])
+def test_scores_that_no_float_can_hold_are_divided(kind):
+    """As the message says; the units of the variances are the squares of that of the scores."""
+    data = FRAME.assign(y=pd.Series([kind(int(z)) * 10**400 for z in Z], dtype=object))
+    with pytest.raises(vcomp.DataError) as error:
+        vcomp.fit("y ~ (1|g)", data)
+    code = str(error.value).rpartition("as in ")[2]
+    power = int(code.rpartition("**")[2])
+    found = vcomp.fit("y ~ (1|g)", data.assign(y=eval(code, {"data": data})))
+    expected = vcomp.fit("y ~ (1|g)", FRAME.assign(y=Z)).vcomp * 100.0 ** (400 - power)
+    np.testing.assert_allclose(found.vcomp, expected, rtol=1e-8)
 
 
 LONG = FRAME.assign(i=np.tile(np.arange(6), 10))

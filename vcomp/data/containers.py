@@ -294,8 +294,7 @@ def exact_floats(name: str | None, numbers: Any) -> FloatArray:
         whole = column.to_numpy() if plain else column.to_numpy(dtype=float, na_value=np.nan)
         floats: FloatArray = np.asarray(whole, dtype=float)
     except OverflowError:
-        largest = max(abs(Decimal(v)) for v in column if isinstance(v, int | Decimal))
-        raise _too_long(name, f"{largest:.3e}", "infinite") from None
+        raise _too_large(name, list(column)) from None
     large = np.abs(floats) >= EXACT
     if (kind == "O" or kind in "iu") and large.any():
         for place in np.flatnonzero(large & np.isfinite(floats)):
@@ -303,7 +302,10 @@ def exact_floats(name: str | None, numbers: Any) -> FloatArray:
             if isinstance(value, int | np.integer) and int(value) != number:
                 raise _too_long(name, str(value), str(number))
     if kind == "O":
-        _check_decimals(name, [v for v in column if isinstance(v, Decimal) and v.is_finite()])
+        decimals = [v for v in column if isinstance(v, Decimal) and v.is_finite()]
+        if np.isinf(list(map(float, decimals))).any():
+            raise _too_large(name, list(column))
+        _check_decimals(name, decimals)
     return floats if column is numbers else floats.reshape(np.shape(numbers))
 
 
@@ -325,10 +327,24 @@ def _check_decimals(name: str | None, decimals: list[Decimal]) -> None:
         raise _too_long(name, str(value), repr(float(value)))
 
 
+def _too_large(name: str | None, values: list[Any]) -> DataError:
+    what, code = _in_words(name)
+    numbers = [Decimal(v) for v in values if isinstance(v, int | Decimal)]
+    largest = max((v for v in numbers if v.is_finite()), key=abs)
+    power = largest.adjusted()
+    advice = "leave such scores out"
+    if len(numbers) == len(values):  # a float cannot be divided by a number beyond floats
+        advice += f", or divide all by a power of ten, as in {code} / 10**{power}"
+    return DataError(f"{what} holds {largest:.3e}, which as a float would be infinite: {advice}")
+
+
+def _in_words(name: str | None) -> tuple[str, str]:
+    """Return what holds scores, for messages, and code for it."""
+    return ("the matrix", "scores") if name is None else (f"column {name!r}", f"data[{name!r}]")
+
+
 def _too_long(name: str | None, value: str, rounded: str) -> DataError:
-    what, code = (
-        ("the matrix", "scores") if name is None else (f"column {name!r}", f"data[{name!r}]")
-    )
+    what, code = _in_words(name)
     return DataError(
         f"{what} holds {value}, which as a float would be {rounded}: numbers of so many digits "
         "lose the last ones. Subtract the smallest from all of them before they are given, as in "

@@ -510,6 +510,10 @@ def _on_fixed_effects(estimate: Estimate) -> list[str]:
         return []
     df = degrees_of_freedom(estimate)
     if np.isnan(df).any():
+        if isinstance(estimate.cov_beta, np.ndarray) and np.isnan(estimate.cov_beta).all():
+            return [
+                "Fixed effects: no standard errors, as the residual variance is not above zero."
+            ]
         if not estimate.values.any():
             why = "there is no variance"
         elif estimate.fixed_errors is not None:

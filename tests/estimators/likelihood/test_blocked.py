@@ -50,7 +50,7 @@ def test_a_factor_that_does_not_fit_is_refused():
     formula, data = unbalanced("three facets")
     message = (
         r"elimination of these \d+ random effects needs .*[GM]iB, and .* are free; "
-        r"use engine='iterative', or method='anova'"
+        r"use engine='iterative', or with a constant mean method='anova'"
     )
     stats = vcomp.VarianceComponentsModel(formula, data).statistics.cross_products
     with pytest.raises(vcomp.EstimationError, match=message):

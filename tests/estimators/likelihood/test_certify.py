@@ -249,7 +249,7 @@ def test_statuses_of_maxima():
             {"rises": "a − b"},
             "along a − b the likelihood rises: a saddle point; try another start= (Newton",
         ),
-        ({"newton_decrement": 0.049}, {}, "rounding error prevents the last steps, which"),
+        ({"newton_decrement": 0.049}, {}, "rounding error prevents the last steps, 0.049 "),
         ({"newton_decrement": 0.05}, {}, "no further step raises the likelihood; try another"),
     ],
 )

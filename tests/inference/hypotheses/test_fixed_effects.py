@@ -418,3 +418,19 @@ def test_kenward_and_roger_need_a_covariance_of_the_components():
     assert np.isfinite(res.fixed_effects(ddf="normal")["std_error"]).all()
     for notes in (found.notes, res.compare_levels("a").notes):
         assert "The fit did not converge" in notes[-1]
+
+
+def test_kenward_and_roger_need_a_residual_that_does_not_go_to_zero():
+    """The contrast x had a standard error of 0.0002 for scores with steps of 0.01."""
+    data = pd.DataFrame(
+        {
+            "h": [1, 1, 1, 1, 3, 0],
+            "g": [2, 0, 0, 1, 2, 2],
+            "x": [0.95, -1.51, 0.39, 0.11, 0.19, -0.53],
+            "y": [0.69, -1.58, 0.43, -0.34, 1.01, -1.41],
+        }
+    )
+    with pytest.warns(vcomp.VcompWarning, match="the model is saturated"):
+        res = vcomp.fit("y ~ x + (1|h) + (1|g)", data)
+    table = res.fixed_effects(ddf="kenward-roger")
+    assert table.drop(columns="coef").isna().all(axis=None)

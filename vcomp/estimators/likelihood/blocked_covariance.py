@@ -33,7 +33,7 @@ from vcomp.statistics import CrossProducts, WideProducts
 _SHARE = 0.8
 """Fraction of the free memory that a factor may use."""
 
-OTHER_ENGINE = "use engine='iterative', or method='anova'"
+OTHER_ENGINE = "use engine='iterative', or with a constant mean method='anova'"
 """Advice where a factor does not fit into memory."""
 
 _KEPT_BYTES = 2.0**27

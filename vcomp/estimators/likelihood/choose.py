@@ -155,7 +155,7 @@ def choose_engine(
         )
     if engine == "blocked":
         other = "iterative" if stats.strata is None else "strata"
-        advice = f"use engine={other!r}, or method='anova'"
+        advice = f"use engine={other!r}, or with a constant mean method='anova'"
         return _blocked(stats, limits, reml=reml, names=names, advice=advice)
     return iterative()
 

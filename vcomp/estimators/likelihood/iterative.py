@@ -390,6 +390,6 @@ def _check_memory(
     check_memory(
         iterative_memory(stats, n_probes, n_levels),
         "for these terms the iterative engine needs",
-        "method='anova' needs no more than the data",
+        "with a constant mean method='anova' needs no more than the data",
         free_bytes=free_bytes,
     )

@@ -366,7 +366,7 @@ def estimate_by_likelihood(
     begun = perf_counter()
     start = start_of(options.start, names, known, _default_start(likelihood))
     started = perf_counter()
-    maximum = _maximise(likelihood, start, known, options, float(tol))
+    maximum = _maximise(likelihood, start, known, options, float(tol), names)
     likelihood = maximum.engine
     maximised = perf_counter()
     certified = certify(likelihood, maximum, names, float(tol))
@@ -423,6 +423,7 @@ def _maximise(
     known: Known,
     options: LikelihoodMethod,
     tol: float,
+    names: tuple[str, ...],
 ) -> Maximum:
     sizes = np.array([*likelihood.sizes, likelihood.n], dtype=float)
     max_iter, climbed = int(options.max_iter), partial(maximise, held=known.held)
@@ -432,24 +433,39 @@ def _maximise(
             left = max_iter - maximum.iterations
             maximum = _after(maximum, climbed(more, maximum.v, sizes, max_iter=left, tol=tol))
     except np.linalg.LinAlgError:
-        raise _NoResidualError(
-            _SINGULAR if options.start is None and not known.held.any() else _BAD_START
-        ) from None
+        is_own = options.start is None and not known.held.any()
+        raise _NoResidualError(_singular(start, names) if is_own else _BAD_START) from None
     share = residual_share(maximum.v, likelihood.mean_weight)
     rounding = VANISHED if maximum.converged else _ROUNDED_RESIDUAL
     if maximum.saturated:
         rounding = _SATURATED_RESIDUAL
     if share <= rounding and not maximum.at_limit and not known.held[-1]:
-        raise _NoResidualError(_SINGULAR if options.start is None else _BAD_START)
+        is_own = options.start is None
+        raise _NoResidualError(_singular(maximum.v, names) if is_own else _BAD_START)
     return maximum
 
 
-_SINGULAR = (
-    "the random and fixed effects reproduce the response exactly, or up to rounding error: the "
-    "residual variance is zero, and the likelihood has no maximum; leave out a term, or use "
-    "method='anova' (if components differ by many orders of magnitude and the design has strata, "
-    "engine='strata' loses no digits)"
-)
+def _singular(v: FloatArray, names: tuple[str, ...]) -> str:
+    """Return why a likelihood has no maximum at components v."""
+    as_fixed = _as_fixed(v, names)
+    return (
+        "the random and fixed effects reproduce the response exactly, or up to rounding error: "
+        "the residual variance is zero, and the likelihood has no maximum; leave out a term, or "
+        f"use method='minque'{as_fixed and f'. If one component dwarfs all others, {as_fixed}'}"
+    )
+
+
+def _as_fixed(v: FloatArray, names: tuple[str, ...]) -> str:
+    """Return the advice to make the facet of the largest component fixed.
+
+    As a component rises without limit, the estimates of the others tend to those with its effects
+    fixed. Empty where the term has several facets, or is the only one.
+    """
+    name = names[int(np.argmax(v[:-1]))]
+    if ":" in name or len(names) < 3:
+        return ""
+    return f"fit C({name}) in place of (1|{name}): the others keep their digits then"
+
 
 _BAD_START = (
     "the likelihood cannot be computed at these components: they differ by too many orders of "
@@ -483,7 +499,7 @@ def _status(
 ) -> str:
     certificate = certified.certificate
     if not certificate.at_maximum:
-        return f"Not converged: {_why_not(found, certified, options)}."
+        return f"Not converged: {_why_not(found, names, certified, options)}."
     clauses = [
         f"σ²({name}) is estimated at its bound 0 (derivative of the log-likelihood "
         f"{display.number(score, 3)})"
@@ -507,13 +523,19 @@ def _status(
     return f"Converged; {'; '.join(clauses)}." if clauses else "Converged."
 
 
-def _why_not(found: Maximum, certified: Certified, options: LikelihoodMethod) -> str:
+_DWARFING = 1e8
+"""Ratio of a component to the residual above which differences lose half of their digits."""
+
+
+def _why_not(
+    found: Maximum, names: tuple[str, ...], certified: Certified, options: LikelihoodMethod
+) -> str:
     if found.saturated:
         return (
             "the likelihood has no maximum, as the model is saturated: the random and fixed "
             "effects can reproduce the response exactly, and the likelihood rises above that of "
             "these components as the residual goes to zero; leave out a term, hold= the residual "
-            "at a known value, or use method='anova'"
+            "at a known value, or use method='minque'"
         )
     decrement = f"Newton decrement {display.number(found.newton_decrement, 2)}"
     if found.at_limit:
@@ -534,10 +556,11 @@ def _why_not(found: Maximum, certified: Certified, options: LikelihoodMethod) ->
             f"point; try another start= ({decrement})"
         )
     if found.newton_decrement < 0.05:
-        return (
-            "rounding error prevents the last steps, which happens if components differ by many "
-            f"orders of magnitude; hold= the smallest, or leave out its term ({decrement})"
-        )
+        away = display.number(found.newton_decrement, 2)
+        clause = f"rounding error prevents the last steps, {away} standard errors from the maximum"
+        largest = float(found.v[:-1].max(initial=0.0))
+        as_fixed = _as_fixed(found.v, names) if largest > _DWARFING * found.v[-1] else ""
+        return f"{clause}; {as_fixed}" if as_fixed else clause
     return (
         "no further step raises the likelihood; try another start=, or leave out a term with "
         f"almost no variance ({decrement})"

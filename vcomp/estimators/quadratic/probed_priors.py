@@ -75,7 +75,7 @@ class ProbedPriors:
         check_memory(
             8.0 * sum(stats.sizes) * (12.0 * _COLUMNS + 4.0 * stats.n_fixed),
             f"random columns of {sum(stats.sizes):,} groups need",
-            "method='anova' needs no more than the data",
+            "with a constant mean method='anova' needs no more than the data",
             free_bytes=free_bytes,
         )
         if n_probes is None:

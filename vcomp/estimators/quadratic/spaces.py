@@ -219,7 +219,7 @@ class Space:
             4.0 * 8.0 * order**2,
             f"adjusting these terms for each other takes a dense matrix of order {order:,}, which "
             "needs",
-            "method='anova' needs no such matrix",
+            "with a constant mean method='anova' needs no such matrix",
             free_bytes=free_bytes,
         )
         S = np.empty((order, order))

@@ -59,6 +59,9 @@ _ELEMENTS = 2**20
 
 _FEW = "Facets with few levels, in which rows are correlated as in the model: {}."
 
+_VANISHING = 1e-6
+"""Share of the largest component below which the residual of a saturated fit goes to zero."""
+
 _NO_DEGREES = (
     "The components have no covariance matrix, so that the denominator has no degrees of "
     "freedom: the p-value is that of χ²."
@@ -377,8 +380,12 @@ class FixedFit:
         covariance, known = uncertain_components(estimate, "expected")
         own = next(iter(estimate.covariances.values()))
         free = ~known & (estimate.values > 0.0)
-        if np.isnan(own[np.ix_(free, free)]).any():
-            # Where the observed information has no inverse, that of the expected one says nothing.
+        certificate = estimate.certificate
+        is_saturated = certificate is not None and certificate.saturated
+        vanishes = is_saturated and v[-1] < _VANISHING * v.max()
+        if vanishes or np.isnan(own[np.ix_(free, free)]).any():
+            # Where the observed information has no inverse, or the residual goes to zero, the
+            # inverse of the expected one says nothing.
             covariance = np.full_like(covariance, np.nan)
         return KenwardRoger(forms, covariance, known), L @ self.design.transform
 
