@@ -32,15 +32,15 @@ def rows():
 
 @pytest.fixture(scope="module")
 def of_six():
-    """Return the rows of 150 data sets of six systems."""
-    return run_cell(prepared("s6xt50"), Plan(local=150))
+    """Return the rows of 100 data sets of six systems."""
+    return run_cell(prepared("s6xt50"), Plan(local=100))
 
 
 def test_default_covers_the_truth_as_often_as_it_says(of_six):
     # Mean squares of a balanced table: exact for Residual, t and Eρ²; the bounds are four Monte
-    # Carlo errors of 150 data sets about 95 %.
+    # Carlo errors of 100 data sets about 95 %.
     default = {r.quantity: r for r in of_six if r.method == "normal theory"}
-    reach = 4.0 * np.sqrt(0.05 * 0.95 / 150)
+    reach = 4.0 * np.sqrt(0.05 * 0.95 / 100)
     assert not any(r.near_zero for r in default.values())
     for row in default.values():
         assert abs(row.coverage - 0.95) < reach, row

@@ -190,7 +190,7 @@ def test_phi_lambda_of_replicates_holds_the_effects_of_fixed_facets(fixed_facet)
 
 @pytest.mark.parametrize("made", ["resample", "jackknife"])
 def test_phi_lambda_has_no_interval_from_other_levels_of_a_fixed_facet(fixed_facet, made):
-    number = {"n": 100} if made == "resample" else {}
+    number = {"n": 30} if made == "resample" else {}
     drawn = {facet: getattr(fixed_facet, made)(facet, **number) for facet in ("p", "g")}
     options = {"object": "p", "g": 3, "fixed": "g"}
     with pytest.raises(PlanError, match=r"are of other levels of 'g', which the plan fixes"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,15 @@ def _with_statistics(
     """Return a model with other statistics, whose sums with a wide factor are known."""
     vars(statistics)["wide"] = wide
     return VarianceComponentsModel(model.formula, replace(model._data, statistics=statistics))
+
+
+@cache
+def _sparse_and_dense_fits(
+    formula: str, method: str = "reml", n: int = 3_500, n_items: int = 200
+) -> tuple[vcomp.VarianceComponentsResults, vcomp.VarianceComponentsResults]:
+    """Return the fits of one table, the columns of its factor sparse and dense."""
+    data = _data(n, n_items)
+    return _model(formula, data).fit(method), _dense(formula, data).fit(method, engine="blocked")
 
 
 def _sums(formula: str, data: pd.DataFrame | None = None) -> tuple[WideProducts, CrossProducts]:
@@ -229,9 +239,7 @@ class TestFit:
     @pytest.mark.parametrize("method", ["reml", "ml"])
     @pytest.mark.parametrize("formula", [LEAVES, INSIDE])
     def test_result_equals_that_of_dense_columns(self, formula, method):
-        data = _data()
-        wanted = _dense(formula, data).fit(method, engine="blocked")
-        found = _model(formula, data).fit(method)
+        found, wanted = _sparse_and_dense_fits(formula, method)
         assert "the fixed factor" not in wanted.certificate.reason
         assert "the fixed factor" in found.certificate.reason
         assert found.llf == pytest.approx(wanted.llf, rel=1e-12)
@@ -253,8 +261,7 @@ class TestFit:
 
     @pytest.mark.parametrize("ddf", ["satterthwaite", "normal"])
     def test_contrasts(self, ddf):
-        data = _data()
-        wanted, found = _dense(LEAVES, data).fit(engine="blocked"), _model(LEAVES, data).fit()
+        found, wanted = _sparse_and_dense_fits(LEAVES)
         text = "item[T.i00003] - item[T.i00007] = 0, x = 0.3"
         np.testing.assert_allclose(
             found.t_test(text, ddf=ddf).astype(float),
@@ -267,15 +274,14 @@ class TestFit:
 
     @pytest.mark.parametrize("options", [{"ddf": "kenward-roger"}, {"cov_type": "robust"}])
     def test_contrasts_with_matrices_of_the_columns(self, options):
-        data = _data(n=3_000, n_items=102)
-        wanted, found = _dense(LEAVES, data).fit(engine="blocked"), _model(LEAVES, data).fit()
+        found, wanted = _sparse_and_dense_fits(LEAVES, n=3_000, n_items=102)
         text = "item[T.i00003] - item[T.i00007] = 0, x = 0.3"
         ours, theirs = (r.t_test(text, **options).astype(float) for r in (found, wanted))
         # The maxima differ by the tolerance of the iteration.
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
     def test_stored_results(self):
-        found = _model(LEAVES, _data()).fit()
+        found, _ = _sparse_and_dense_fits(LEAVES)
         read = vcomp.VarianceComponentsResults.from_json(found.to_json())
         np.testing.assert_allclose(read.cov_params(), found.cov_params(), rtol=1e-12)
         np.testing.assert_array_equal(read.df_fe, found.df_fe)
@@ -283,14 +289,13 @@ class TestFit:
             read.t_test("x = 0.3", cov_type="robust")
 
     def test_pickled_results(self):
-        found = _model(LEAVES, _data(n=3_000, n_items=102)).fit()
+        found, _ = _sparse_and_dense_fits(LEAVES, n=3_000, n_items=102)
         read = pickle.loads(pickle.dumps(found))
         np.testing.assert_array_equal(read.bse_fe, found.bse_fe)
 
     def test_predictions(self):
-        data = _data()
-        wanted, found = _dense(LEAVES, data).fit(engine="blocked"), _model(LEAVES, data).fit()
-        few = data.iloc[:20]
+        found, wanted = _sparse_and_dense_fits(LEAVES)
+        few = _data().iloc[:20]
         for level in ("all", "population"):
             np.testing.assert_allclose(
                 found.predict(few, level=level), wanted.predict(few, level=level), rtol=1e-7

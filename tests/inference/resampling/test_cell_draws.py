@@ -169,7 +169,7 @@ def test_profiles_and_functions_need_no_rows():
     """Intervals from the drawn statistics are had by the names they have for rows."""
     kept, streamed = (model.fit() for model in both("no grid"))
     first = streamed.vcomp.index[0]
-    boot = streamed.bootstrap(60, rng=1)
+    boot = streamed.bootstrap(20, rng=1)
     assert np.isfinite(streamed.conf_int(interval=boot).loc[f"var({first})"].to_numpy()).all()
     a, b = (res.conf_int(interval="profile") for res in (kept, streamed))
     np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-8)  # ends are searched to 1e-6
