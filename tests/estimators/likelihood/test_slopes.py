@@ -411,6 +411,23 @@ def test_perfect_correlation_is_named():
     assert v["g[(Intercept),x]"] ** 2 == pytest.approx(v["g"] * v["g[x]"], rel=1e-12)
 
 
+@pytest.mark.parametrize("seed", [2, 15])
+def test_climbs_next_to_a_small_residual_and_a_singular_matrix_converge(seed):
+    # The sides of the equations of rotated effects were rounded to the digits of the residual.
+    rng = np.random.default_rng(seed)
+    g, h = (np.repeat(a.ravel(), 2) for a in np.indices((12, 10)))
+    x, z = rng.normal(size=(2, g.size))
+    A = rng.normal(size=(3, 2))
+    u, w = rng.normal(size=(12, 2)) @ A.T, rng.normal(size=10)
+    e = rng.normal(size=(3, g.size))[2] * 1e-4
+    frame = pd.DataFrame({"g": g, "h": h, "x": x, "z": z})
+    frame["y"] = u[g, 0] + u[g, 1] * x + u[g, 2] * z + w[h] + e
+    res = vcomp.fit("y ~ x + z + (x + z|g) + (1|h)", frame)
+    assert "rank 2 of 3" in res.status
+    assert res.converged
+    assert res.vcomp["Residual"] == pytest.approx(1e-8, rel=0.4)
+
+
 @pytest.mark.parametrize(
     ("text", "repeats", "names"),
     [

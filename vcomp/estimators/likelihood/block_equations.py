@@ -167,7 +167,7 @@ class BlockEquations:
                     matrix=matrix,
                     direction=self._direction(matrix),
                     border=matrix[:n][:, n:].toarray().astype(float),
-                    right=np.asarray(R.T @ part.right, dtype=float),
+                    right=R.T @ part.right,
                 )
             )
         return turned

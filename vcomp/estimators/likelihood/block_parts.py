@@ -38,7 +38,7 @@ class RowsPart:
     matrix : (m, m) D for effects and columns of X, sparse, in extended precision
     direction : D for the effects
     border : (n, p) D between effects and columns of X
-    right, yy : (m,) and number: A_r'D_ry and y'D_ry
+    right, yy : (m,) and number: A_r'D_ry, of turned effects in extended precision, and y'D_ry
     """
 
     matrix: Any
