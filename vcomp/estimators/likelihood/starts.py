@@ -327,9 +327,8 @@ _LOWER_ON_GRID = 3.0
 """Largest difference from the known maximum at which a grid point is a start: maxima up to 2 lower
 are reported, and the nearest grid point is lower than they are."""
 
-_LOWER_ON_FACE = 0.1
-"""The same for the highest point with other components at zero, where no point is a peak: along a
-flat ridge the steps of the grid hide one."""
+_LOWER_ON_RIDGE = 0.1
+"""The same for a peak of a profile, where no point is one: the steps of the grid hide it."""
 
 _LEAST = 1e-30
 """Smallest y'Py, as a share of the sum of squares of ordinary least squares."""
@@ -380,7 +379,8 @@ def starts_on_grid(
     peak = _peaks(values) & (
         (values > values[here] - _LOWER_ON_GRID) | _is_extreme(shape, bool(known))
     )
-    peak |= _tops_of_faces(values, peak, here)
+    coordinates = [residuals, *(axis[0] for axis in axes)]
+    peak |= _tops_of_slices(values, coordinates, here)
     peak[here] = False
     starts = []
     for place in np.argwhere(peak)[np.argsort(-values[peak], kind="stable")]:
@@ -392,26 +392,54 @@ def starts_on_grid(
     return starts
 
 
-def _tops_of_faces(values: FloatArray, peak: BoolArray, here: tuple[int, ...]) -> BoolArray:
-    """Return the highest point of each set of components above zero without a peak or `here`.
+def _tops_of_slices(
+    values: FloatArray, axes: Sequence[FloatArray], here: tuple[int, ...]
+) -> BoolArray:
+    """Return peaks of the profiles along each axis, apart from the slice of the known maximum.
+
+    A profile has the highest point of each slice across its axis, raised to the top of the splines
+    through it along the other axes: a ridge that is oblique to the grid passes between points,
+    none of which need be a peak.
 
     Parameters
     ----------
-    values : log-likelihoods; the first axis is of the residual, others begin at zero
-    peak : higher than all neighbours
+    values : log-likelihoods
+    axes : the coordinate along each axis, rising, in whose logarithm splines are
     here : place of the known maximum
     """
     tops = np.zeros(values.shape, dtype=bool)
-    faces = [[slice(0, 1), slice(1, None)] if n > 1 else [slice(None)] for n in values.shape[1:]]
-    for face in product(*faces):
-        part = values[(slice(None), *face)]
-        if peak[(slice(None), *face)].any():
-            continue
-        place = np.unravel_index(int(np.argmax(part)), part.shape)
-        at = (place[0], *(p + (s.start or 0) for p, s in zip(place[1:], face, strict=True)))
-        same = all((i > 0) == (j > 0) for i, j in zip(at[1:], here[1:], strict=True))
-        tops[at] = not same and values[at] > values[here] - _LOWER_ON_FACE
+    for axis, size in enumerate(values.shape):
+        slices = np.moveaxis(values, axis, 0)
+        others = np.unravel_index(slices.reshape(size, -1).argmax(axis=1), slices.shape[1:])
+        places = [*others[:axis], np.arange(size), *others[axis:]]
+        profile = slices.reshape(size, -1).max(axis=1) + sum(
+            _rise(values, axes[u], places, u) for u in range(values.ndim) if u != axis
+        )
+        padded = np.concatenate([[-np.inf], profile, [-np.inf]])
+        peak = (profile > padded[:-2]) & (profile >= padded[2:])
+        peak &= profile > values[here] - _LOWER_ON_RIDGE
+        peak[here[axis]] = False
+        tops[tuple(place[peak] for place in places)] = True
     return tops
+
+
+def _rise(values: FloatArray, axis: FloatArray, places: Sequence[LongArray], u: int) -> FloatArray:
+    """Return how far the splines through some points along an axis rise above them nearby."""
+    from scipy.interpolate import CubicSpline
+
+    zeros = int(np.count_nonzero(axis <= 0.0))
+    x = np.log(axis[zeros:])
+    if x.size < 4:
+        return np.zeros(places[0].size)
+    line = tuple(
+        np.arange(zeros, axis.size)[None, :] if other == u else place[:, None]
+        for other, place in enumerate(places)
+    )
+    at = places[u][:, None] - zeros
+    fine = np.linspace(x[0], x[-1], 16 * x.size)
+    near = (fine >= x[np.maximum(at - 1, 0)]) & (fine <= x[np.minimum(at + 1, x.size - 1)])
+    tops = np.where(near, CubicSpline(x, values[line], axis=1)(fine), -np.inf).max(axis=1)
+    return np.where(at[:, 0] >= 0, np.maximum(tops - values[tuple(places)], 0.0), 0.0)
 
 
 def _with(values: FloatArray, known: float) -> FloatArray:
