@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vcomp.data import Missing, Reading, RowColumns, level_columns
 from vcomp.estimators import MethodName, refuse_foreign
 from vcomp.exceptions import EstimationError, PlanError, VcompWarning, guarded
-from vcomp.formula import caller_environment, parse
+from vcomp.formula import caller_environment, formula_text, parse
 from vcomp.inference import hypotheses
 from vcomp.model import VarianceComponentsModel, VarianceComponentsResults
 from vcomp.statistics import read_data
@@ -312,5 +312,7 @@ def diagnose(
     with warnings.catch_warnings():
         # A component at zero is no fault of the scores; the diagnosis does not print components.
         warnings.simplefilter("ignore", VcompWarning)
-        res = fit("score ~ (1|system) + (1|topic)", matrix.to_long())
-    return res.diagnose(object="system", n=n, rng=rng)
+        long = matrix.to_long()
+        long.columns = [*matrix.facets, *long.columns[2:]]
+        res = fit(formula_text("score", [[facet] for facet in matrix.facets]), long)
+    return res.diagnose(object=matrix.facets[0], n=n, rng=rng)

@@ -321,6 +321,18 @@ def levels_of(name: str) -> str:
     return f"{name}s"
 
 
+def plural(name: str) -> str:
+    """Return the plural of a facet if its name is a word, else the name.
+
+    Examples
+    --------
+    >>> plural("system"), plural("sys"), plural("p")
+    ('systems', 'sys', 'p')
+    """
+    several = levels_of(name)
+    return name if several.startswith("levels of ") else several
+
+
 def counted(n: float, name: str) -> str:
     """Return a number of levels of a facet, as in a sentence.
 

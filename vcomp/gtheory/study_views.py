@@ -273,12 +273,12 @@ def _generalized(study: StudyRecord) -> list[str]:
 
 
 def _explanations(study: StudyRecord) -> list[str]:
-    object_ = study.plan.object
+    objects = display.plural(study.plan.object)
     variances = np.unique(study.columns["universe_var"])
     universe = " to ".join(display.number(float(v)) for v in variances[[0, -1][: variances.size]])
     lines = [
-        f"Eρ²: how reliable differences between {object_} are (error variance σ²(δ)).",
-        f"Φ: how reliable absolute scores of {object_} are (error variance σ²(Δ)).",
+        f"Eρ²: how reliable differences between {objects} are (error variance σ²(δ)).",
+        f"Φ: how reliable absolute scores of {objects} are (error variance σ²(Δ)).",
         f"Universe-score variance σ²({_universe_name(study)}) = {universe}.",
         *_generalized(study),
     ]

@@ -38,7 +38,7 @@ from vcomp.ir.curve import MODELS, Model
 from vcomp.ir.measures import FromSubsets, FTest, Tau, TauAP, several
 from vcomp.ir.rank import AccuracyEstimator, TauEstimator
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix, complete
-from vcomp.ir.significance import SYSTEM, TOPIC, two_way_components
+from vcomp.ir.significance import two_way_components
 from vcomp.ir.splitting import split_half
 from vcomp.numerics import seed_from
 
@@ -171,6 +171,8 @@ def accuracy(
     """
     matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
     matrix = matrix.drop_worst(drop_worst)
+    counts = dict(zip(matrix.facets, (matrix.n_systems, matrix.n_topics), strict=True))
+    ranked, sampled = matrix.facets
 
     def study(n: float | list[float]) -> DStudy:
         components, influences = two_way_components(matrix)
@@ -180,13 +182,12 @@ def accuracy(
             if interval == "robust":
                 components = replace(components, levels=influences())
             elif interval == "auto":
-                n_levels = {SYSTEM: matrix.n_systems, TOPIC: matrix.n_topics}
-                components, reason = with_influences(components, n_levels, influences)
+                components, reason = with_influences(components, counts, influences)
             source = FromComponents(components, interval, negative, reason=reason)
         return dstudy(
             components,
-            object=SYSTEM,
-            sizes={TOPIC: n},
+            object=ranked,
+            sizes={sampled: n},
             alpha=alpha,
             negative=negative,
             interval=source,
@@ -197,7 +198,7 @@ def accuracy(
         study,
         measures,
         n_topics,
-        {SYSTEM: matrix.n_systems, TOPIC: matrix.n_topics},
+        counts,
         estimator=estimator,
         alpha=alpha,
         negative=negative,

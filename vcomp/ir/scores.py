@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from vcomp._typing import FloatArray
 from vcomp.data import ORIENTATIONS
 from vcomp.exceptions import DataError, did_you_mean, guarded, is_real
+from vcomp.formula import REPLICATE, RESIDUAL
 from vcomp.markup import encodable
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class ScoreMatrix:
     systems : (n_systems,) names
     judged : (n_topics, n_systems) share of the documents behind each score that were judged, of
         runs that :func:`score_runs` scored; else None
+    facets : words for a system and a topic in printed results: the columns of a long table
 
     Examples
     --------
@@ -51,6 +53,7 @@ class ScoreMatrix:
     topics: tuple[str, ...]
     systems: tuple[str, ...]
     judged: FloatArray | None = None
+    facets: tuple[str, str] = ("system", "topic")
 
     @classmethod
     def from_long(
@@ -102,6 +105,7 @@ class ScoreMatrix:
             tuple(self.topics[row] for row in rows),
             tuple(self.systems[column] for column in columns),
             None if self.judged is None else self.judged[cells],
+            self.facets,
         )
 
     @property
@@ -336,7 +340,15 @@ def as_score_matrix(
     for labels, what in ((table.rows, "topic in row"), (table.columns, "system in column")):
         if labels.nlevels == 1 and labels.hasnans:
             raise DataError(f"the {what} {int(labels.isna().argmax())} has no name")
-    return check_matrix(ScoreMatrix(table.values, names_of(table.rows), names_of(table.columns)))
+    labels = names_of(table.rows), names_of(table.columns)
+    facets = (system or "system", topic or "topic") if any(names.values()) else ("system", "topic")
+    if any(":" in facet or facet in _RESERVED for facet in facets):
+        facets = ("system", "topic")
+    return check_matrix(ScoreMatrix(table.values, *labels, facets=facets))
+
+
+_RESERVED = (RESIDUAL, REPLICATE, "score", "judged")
+"""Names of columns that are none of facets elsewhere."""
 
 
 def _is_plain(scores: Any) -> bool:

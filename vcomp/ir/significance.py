@@ -413,12 +413,13 @@ def two_way_components(
     if scores.size == 0 or np.ptp(scores) == 0.0:
         what = "no system has a score" if scores.size == 0 else "all scores are equal"
         raise DataError(f"{what}, so that there is no variance to divide into components")
-    sizes = {SYSTEM: float(matrix.n_systems), TOPIC: float(matrix.n_topics)}
+    system, topic = matrix.facets
+    sizes = {system: float(matrix.n_systems), topic: float(matrix.n_topics)}
     if known.all() and scores.size > _FEWEST_SCORES:
         return _of_complete(matrix.scores, sizes)
     rows, columns = np.nonzero(known)
     try:
-        components, influences = crossed_components(scores, {SYSTEM: columns, TOPIC: rows}, "reml")
+        components, influences = crossed_components(scores, {system: columns, topic: rows}, "reml")
     except (DesignError, EstimationError) as error:
         raise DataError(
             f"variance components cannot be estimated from the available scores: {error}"
@@ -431,18 +432,19 @@ def _of_complete(
 ) -> tuple[VarianceComponents, Callable[[], LevelVariances]]:
     """Return the components of a complete matrix in closed form, eqs. (2.4) and (2.6)."""
     n, k = X.shape
-    table = TwoWayMeanSquares.of(X, TOPIC, SYSTEM).oriented(SYSTEM)
+    system, topic = sizes
+    table = TwoWayMeanSquares.of(X, topic, system).oriented(system)
     squares = np.array([table.ms_rows, table.ms_columns, table.ms_residual])
     df = np.array([k - 1.0, n - 1.0, (k - 1.0) * (n - 1.0)])
     of_squares = np.array([[1.0 / n, 0.0, -1.0 / n], [0.0, 1.0 / k, -1.0 / k], [0.0, 0.0, 1.0]])
     values = of_squares @ squares
     components = VarianceComponents(
-        names=(SYSTEM, TOPIC, RESIDUAL),
-        facets=(frozenset({SYSTEM}), frozenset({TOPIC}), frozenset({SYSTEM, TOPIC})),
+        names=(system, topic, RESIDUAL),
+        facets=(frozenset({system}), frozenset({topic}), frozenset({system, topic})),
         values=values,
         cov=of_squares * (2.0 * squares**2 / df) @ of_squares.T,
         sizes=sizes,
         mean_squares=table,
         response_values=few_values(X.ravel()),
     )
-    return components, lambda: two_way_level_variances(X.T, (SYSTEM, TOPIC), values)
+    return components, lambda: two_way_level_variances(X.T, (system, topic), values)

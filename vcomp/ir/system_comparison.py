@@ -218,7 +218,8 @@ def compare_systems(
     return PairwiseComparisons(
         table=table,
         means=_means(matrix),
-        facet="system",
+        facet=matrix.facets[0],
+        observed=matrix.facets[1],
         test=kind.words if alternative == "two-sided" else f"{kind.words}, {alternative}",
         symbol=kind.symbol,
         correction=family,
@@ -332,9 +333,10 @@ def _families(matrix: ScoreMatrix, pairs: Pairs) -> Iterator[tuple[LongArray, Lo
     if few.size:
         one, other = (matrix.systems[of[few[0]]] for of in pairs)
         more = f", and so have {few.size - 1:,} more pairs" if few.size > 1 else ""
+        system, topic = map(display.levels_of, matrix.facets)
         raise DataError(
-            f"systems {one!r} and {other!r} have fewer than two topics in common{more}; leave "
-            "systems with few scores out with systems=[…]"
+            f"{system} {one!r} and {other!r} have fewer than two {topic} in common{more}; leave "
+            f"{system} with few scores out with systems=[…]"
         )
     _, family = np.unique(np.packbits(common, axis=0).T, axis=0, return_inverse=True)
     order = np.argsort(family.ravel(), kind="stable")
@@ -345,7 +347,7 @@ def _families(matrix: ScoreMatrix, pairs: Pairs) -> Iterator[tuple[LongArray, Lo
 def _means(matrix: ScoreMatrix) -> Any:
     import pandas as pd
 
-    index = pd.Index(matrix.systems, name="system", dtype=object)
+    index = pd.Index(matrix.systems, name=matrix.facets[0], dtype=object)
     return pd.Series(np.nanmean(matrix.scores, axis=0), index=index, name="mean")
 
 
@@ -368,25 +370,28 @@ def _notes(
     correction: CorrectionName | None,
 ) -> Iterator[str]:
     """Yield notes on the test, its replicates and its limits."""
+    topics = display.levels_of(matrix.facets[1])
     if np.isnan(matrix.scores).any():
         least, most = display.count(int(n_topics.min())), display.count(int(n_topics.max()))
         counts = least if least == most else f"{least} to {most}"
         yield (
-            f"Scores are missing: pairs are compared on the topics that both have ({counts} of "
+            f"Scores are missing: pairs are compared on the {topics} that both have ({counts} of "
             f"{display.count(matrix.n_topics)})."
         )
-    yield from _on_test(test, how, outcome, several=differences.size > 1)
+    yield from _on_test(test, how, outcome, topics, several=differences.size > 1)
     endless = np.isinf(outcome.statistic)
     if endless.any():
         yield (
             f"{display.count(int(endless.sum()))} of {display.count(differences.size)} "
-            "differences are the same on all topics and have no error variance: look at these "
+            f"differences are the same on all {topics} and have no error variance: look at these "
             "scores."
         )
-    yield from _on_resolution(test, how, outcome, correction)
+    yield from _on_resolution(test, how, outcome, correction, topics)
 
 
-def _on_test(test: str, how: PairOptions, outcome: Outcome, *, several: bool) -> Iterator[str]:
+def _on_test(
+    test: str, how: PairOptions, outcome: Outcome, topics: str = "topics", *, several: bool
+) -> Iterator[str]:
     """Yield notes on the computation of p-values and intervals."""
     n = display.count(how.n)
     each = "each pair separately" if several else "of the mean difference"
@@ -405,7 +410,7 @@ def _on_test(test: str, how: PairOptions, outcome: Outcome, *, several: bool) ->
         exact = bool(outcome.is_exact.all())
         yield "p is exact: all signs." if exact else f"p: {n} replicates (random signs)."
     elif test == "bootstrap":
-        yield f"p and intervals ({each}): {n} replicates (topics drawn with replacement)."
+        yield f"p and intervals ({each}): {n} replicates ({topics} drawn with replacement)."
     elif test == "tukey":
         yield "Intervals: of all pairs at once, with equal error variances of all pairs."
     else:
@@ -413,7 +418,11 @@ def _on_test(test: str, how: PairOptions, outcome: Outcome, *, several: bool) ->
 
 
 def _on_resolution(
-    test: str, how: PairOptions, outcome: Outcome, correction: CorrectionName | None
+    test: str,
+    how: PairOptions,
+    outcome: Outcome,
+    correction: CorrectionName | None,
+    topics: str = "topics",
 ) -> Iterator[str]:
     """Yield a warning if no p-value of the test can be significant."""
     times = _times(outcome.p_values.size, correction)
@@ -427,4 +436,4 @@ def _on_resolution(
         need = int(np.ceil(times / how.alpha))
         yield f"{what}: nothing can be significant; use at least n={need} replicates."
     else:
-        yield f"{what}: with so few topics nothing can be significant."
+        yield f"{what}: with so few {topics} nothing can be significant."

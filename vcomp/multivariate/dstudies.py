@@ -163,10 +163,11 @@ class MultivariateDStudy(display.Printed):
             f"object of measurement: {self.object}",
             stubs=names,
         )
+        objects = display.plural(self.object)
         notes = [
             f"composite: {weights}.",
-            f"Eρ²: how reliable differences between {self.object} are (error variance σ²(δ)).",
-            f"Φ: how reliable absolute scores of {self.object} are (error variance σ²(Δ)).",
+            f"Eρ²: how reliable differences between {objects} are (error variance σ²(δ)).",
+            f"Φ: how reliable absolute scores of {objects} are (error variance σ²(Δ)).",
             _shares(self),
             *self.notes,
         ]

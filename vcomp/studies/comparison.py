@@ -390,7 +390,7 @@ def _facets(compared: MeasureComparison) -> list[str]:
 
 def _notes(compared: MeasureComparison, table: pd.DataFrame) -> list[str]:
     objects = dict.fromkeys(s.plan.object for s in compared.studies.values())
-    what = ", ".join(objects)
+    what = ", ".join(map(display.plural, objects))
     notes = [f"Eρ²: how reliable differences between {what} are; Φ: absolute scores of {what}."]
     if "n_Erho2" in table:
         held = _held(compared, table)

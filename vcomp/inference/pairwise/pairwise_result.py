@@ -150,6 +150,7 @@ class PairwiseComparisons(display.Printed):
     alpha : level of significance; intervals have confidence 1 − alpha
     notes : sentences on the test and its limits
     plural : word for several levels; ``"systems"`` if the facet is ``"system"``, unless given
+    observed : word for an observation of a pair, in place of that of its column in the table
     """
 
     table: pd.DataFrame
@@ -161,6 +162,7 @@ class PairwiseComparisons(display.Printed):
     alpha: float
     notes: tuple[str, ...] = ()
     plural: str = ""
+    observed: str = ""
 
     def __repr__(self) -> str:
         pairs = len(self.table)
@@ -548,7 +550,9 @@ class PairwiseComparisons(display.Printed):
         alone = self.table["p_value"].to_numpy(dtype=float) if "p_value" in self.table else p
         rows = self.table.iloc[np.lexsort((size, alone, p))[:show]]
         counted = [str(c) for c in rows.columns if str(c).startswith("n_")]
-        cells = {c.removeprefix("n_"): [display.count(n) for n in rows[c]] for c in counted}
+        word = display.levels_of(self.observed) if self.observed else ""
+        names = {c: word if word and c == "n_topics" else c.removeprefix("n_") for c in counted}
+        cells = {name: [display.count(n) for n in rows[c]] for c, name in names.items()}
         rows = _from_the_larger(rows) if self._is_turned else rows
         cells["difference"] = display.fixed(rows["difference"])
         if rows[["low", "high"]].notna().to_numpy().any():
