@@ -340,15 +340,15 @@ def as_score_matrix(
     for labels, what in ((table.rows, "topic in row"), (table.columns, "system in column")):
         if labels.nlevels == 1 and labels.hasnans:
             raise DataError(f"the {what} {int(labels.isna().argmax())} has no name")
-    labels = names_of(table.rows), names_of(table.columns)
+    rows, columns = names_of(table.rows), names_of(table.columns)
     facets = (system or "system", topic or "topic") if any(names.values()) else ("system", "topic")
     if any(":" in facet or facet in _RESERVED for facet in facets):
         facets = ("system", "topic")
-    return check_matrix(ScoreMatrix(table.values, *labels, facets=facets))
+    return check_matrix(ScoreMatrix(table.values, rows, columns, facets=facets))
 
 
 _RESERVED = (RESIDUAL, REPLICATE, "score", "judged")
-"""Names of columns that are none of facets elsewhere."""
+"""Names that facets cannot have: those of other components and of columns of scores."""
 
 
 def _is_plain(scores: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,19 +12,16 @@ from vcomp.estimators import METHODS
 from vcomp.formula import REPLICATE, RESIDUAL, EffectMatrix
 from vcomp.inference import TwoWayMeanSquares, are_computable
 
-if TYPE_CHECKING:
-    from vcomp.model.record import CellMeans, FitRecord
-
 _MANY = 2**53
 """Largest count up to which floats represent all whole numbers."""
 
 
-def check_record(record: FitRecord) -> None:
+def check_record(record: Any) -> None:
     """Raise a ValueError that names the part of a stored result that contradicts others.
 
     Parameters
     ----------
-    record : as it was read
+    record : a ``FitRecord`` as it was read
     """
     method, known = record.estimate.method, (*METHODS, *plugin_names("estimators"))
     if method not in known:
@@ -37,7 +34,7 @@ def check_record(record: FitRecord) -> None:
             raise ValueError(f"the values of {name} contradict each other, or other values")
 
 
-def _shapes(record: FitRecord) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
+def _shapes(record: Any) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
     """Yield arrays with the shapes that the numbers of components and effects give them."""
     estimate, components, fixed = record.estimate, record.components, record.estimate.fixed_errors
     k, p = len(estimate.names), len(record.exog_names)
@@ -72,7 +69,7 @@ def _shapes(record: FitRecord) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
             yield f"{name}.sizes", levels.sizes, (m,)
 
 
-def _agreements(record: FitRecord) -> Iterator[tuple[str, Iterable[bool]]]:
+def _agreements(record: Any) -> Iterator[tuple[str, Iterable[bool]]]:
     """Yield the parts of a result with what must hold for their values."""
     estimate, components, structure = record.estimate, record.components, record.structure
     k, names, facets = len(estimate.names), estimate.names, set(structure.facets)
@@ -120,7 +117,7 @@ def _is_symmetric(matrix: EffectMatrix, n_components: int) -> bool:
     return inside and all(places[i][j] == places[j][i] for i in range(q) for j in range(i))
 
 
-def _are_means(cells: CellMeans) -> bool:
+def _are_means(cells: Any) -> bool:
     """Return whether stored cell means can be computed with."""
     known = cells.means[~np.isnan(cells.means)]
     return bool(known.size and are_computable(known) and (cells.counts >= 0.0).all())
