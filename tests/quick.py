@@ -30,11 +30,14 @@ _SLOW_FILE = re.compile(
 """What files name that start processes, draw pictures, or fit one table many times or with
 probes."""
 
-_FITS = re.compile(r"fit\(|maximise|gstudy\(|optimize|accumulate\(|kernels|Likelihood|Dense")
+_FITS = re.compile(
+    r"fit\(|maximise|gstudy\(|optimize|accumulate\(|kernels|Likelihood|Dense"
+    r"|evals\.(study|judges|repetitions)\("
+)
 
 _SLOW = re.compile(
     r"@given|range\((n|\d\d+|\d+_\d+)\)|for seed in|for _ in|simulat|profile|jackknife|resample"
-    r"|interrupt|thirty|many|pickle|compressed"
+    r"|interrupt|thirty|many|pickle|compressed|permutation"
 )
 """What tests name that have many examples, or do one thing many times."""
 

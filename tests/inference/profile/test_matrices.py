@@ -53,17 +53,24 @@ def fitted():
     return vcomp.VarianceComponentsModel("y ~ x + (x|g)", rows()).fit()
 
 
-def restricted(v):
-    """Return the restricted log-likelihood from V."""
+@cache
+def matrices():
+    """Return the derivatives of V, X and y."""
     data = rows()
     levels = data["g"].to_numpy()[:, None] == np.arange(12)
     Z = [levels * 1.0, levels * data["x"].to_numpy()[:, None]]
-    V = v[0] * Z[0] @ Z[0].T + v[1] * Z[1] @ Z[1].T + v[3] * np.eye(72)
-    V += v[2] * (Z[0] @ Z[1].T + Z[1] @ Z[0].T)
-    X = np.column_stack([np.ones(72), data["x"]])
+    both = Z[0] @ Z[1].T + Z[1] @ Z[0].T
+    parts = np.array([Z[0] @ Z[0].T, Z[1] @ Z[1].T, both, np.eye(72)])
+    return parts, np.column_stack([np.ones(72), data["x"]]), data["y"].to_numpy()
+
+
+def restricted(v):
+    """Return the restricted log-likelihood from V."""
+    parts, X, y = matrices()
+    V = np.tensordot(v, parts, 1)
     W = np.linalg.inv(V)
     XWX = X.T @ W @ X
-    r = data["y"] - X @ np.linalg.solve(XWX, X.T @ W @ data["y"])
+    r = y - X @ np.linalg.solve(XWX, X.T @ W @ y)
     deviance = np.linalg.slogdet(V)[1] + np.linalg.slogdet(XWX)[1] + r @ W @ r
     return -0.5 * (deviance + 70 * np.log(2.0 * np.pi))
 
