@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import vcomp
@@ -30,6 +32,20 @@ def fixed():
 def test_frames_begin_with_the_columns_of_the_page(res, fixed, call, columns):
     wanted = re.findall("`(.+?)`", columns)
     assert list(eval(call, {"res": res, "fixed": fixed}).columns)[: len(wanted)] == wanted
+
+
+COMPONENTS = re.findall(r"^\| `(score ~ .+?)`(?:, `(.+?)`)? \| (`.+`) \|$", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("formula", "options", "names"), COMPONENTS)
+def test_components_have_the_names_of_the_page(formula, options, names):
+    rows = [(s, t, t % 3 + (s == "a")) for s in "ab" for t in range(8) for _ in range(2)]
+    data = pd.DataFrame(rows, columns=["sys", "topic", "x"])
+    data["score"] = np.random.default_rng(1).normal(size=len(data))
+    given = eval(f"dict({options})")
+    res = vcomp.fit(formula.replace("\\|", "|"), data, **given)
+    assert list(res.vcomp.index) == re.findall("`(.+?)`", names)
+    assert len(COMPONENTS) == 4
 
 
 def test_public_names_are_in_the_reference():

@@ -84,7 +84,7 @@ def test_components(case):
                 value = found[group, short(a), short(b)]
                 # A variance that is zero has the unit of the others.
                 unit = max(sd[i] * sd[j], 1e-3 * sd.max() ** 2, 1e-6 * expected["residual"])
-                assert abs(value - covariance[i, j]) <= 2e-6 * unit, (term["group"], a, b)
+                assert abs(value - covariance[i, j]) <= 1e-6 * unit, (term["group"], a, b)
 
 
 def test_fixed_effects(case):
@@ -102,7 +102,8 @@ def test_degrees_of_freedom(case):
     expected, res = case
     df = {short(name): value for name, value in res.df_fe.items()}
     for name, value in expected.get("satterthwaite", {}).items():
-        assert df[short(name)] == pytest.approx(value, rel=1e-4), name
+        # lmerTest differentiates numerically, which costs some digits where df are large.
+        assert df[short(name)] == pytest.approx(value, rel=1e-5), name
 
 
 def test_predicted_effects(case):
@@ -125,6 +126,7 @@ def test_predicted_effects(case):
             rows = [places[level] for level in levels]
             estimates = np.array(effects["estimates"], dtype=float)[:, j]
             errors = np.array(effects["conditional_se"], dtype=float)[:, j]
-            unit = max(errors.max(), 1e-6)
-            assert np.abs(table["estimate"].to_numpy()[rows] - estimates).max() <= 1e-5 * unit
-            assert np.abs(table["conditional_se"].to_numpy()[rows] - errors).max() <= 1e-5 * unit
+            # Effects of terms that nearly vanish follow lme4's θ, which ends at its tolerance.
+            unit = 5.0 * max(errors.max(), 1e-6)
+            assert np.abs(table["estimate"].to_numpy()[rows] - estimates).max() <= 1e-6 * unit
+            assert np.abs(table["conditional_se"].to_numpy()[rows] - errors).max() <= 1e-6 * unit
