@@ -411,6 +411,24 @@ def test_perfect_correlation_is_named():
     assert v["g[(Intercept),x]"] ** 2 == pytest.approx(v["g"] * v["g[x]"], rel=1e-12)
 
 
+def test_advice_on_effects_that_others_contain_leads_on():
+    rng = np.random.default_rng(6)
+    frame = pd.DataFrame({"g": np.repeat(np.arange(12), 12), "c": list("aaabbb") * 24})
+    frame["x"] = rng.normal(size=144)
+    frame["d"] = np.where(rng.random(144) < 0.5, "u", "v")
+    frame["y"] = rng.normal(size=144) + rng.normal(size=12)[frame["g"]] * frame["x"]
+    for text, advice in (
+        ("(c * x||g)", "the effects of c contain the intercept of g: write (c|g) for both"),
+        ("(c|g) + (0 + x|g) + (0 + c:x|g)", "contain that of x: leave (0 + x|g) out"),
+        ("(c|g) + (0 + d|g)", "leave out a slope or a term"),
+    ):
+        with pytest.raises(DesignError, match="cannot distinguish") as caught:
+            vcomp.fit(f"y ~ c * x + {text}", frame)
+        assert str(caught.value).endswith(advice)
+    res = vcomp.fit("y ~ c * x + (c|g) + (0 + c:x|g)", frame)
+    assert res.converged
+
+
 @pytest.mark.parametrize("seed", [2, 15])
 def test_climbs_next_to_a_small_residual_and_a_singular_matrix_converge(seed):
     # The sides of the equations of rotated effects were rounded to the digits of the residual.

@@ -241,7 +241,7 @@ def _check_distinct(
     unit[unit == 0.0] = 1.0
     involved = [n for n, c in zip(names, change / unit, strict=True) if abs(c) > 1e-4]
     others = ", or residual=" if likelihood.n_residuals > 1 else ""
-    advice = _with_the_intercept(involved, names) or f"leave out a slope or a term{others}"
+    advice = _contained(involved, names) or f"leave out a slope or a term{others}"
     raise DesignError(
         f"these data cannot distinguish the components {', '.join(involved)}: another choice of "
         f"them gives the scores the same covariance matrix; {advice}",
@@ -249,17 +249,28 @@ def _check_distinct(
     )
 
 
-def _with_the_intercept(involved: Sequence[str], names: Sequence[str]) -> str:
-    """Return how to write an intercept that the effects of a factor contain; "" without one."""
+def _contained(involved: Sequence[str], names: Sequence[str]) -> str:
+    """Return what to write for an effect that those of a factor contain; "" without one.
+
+    The effects of c at each level contain the intercept, and the slopes of c:x that of x.
+    """
     for name in involved:
         group, _, effect = name.partition("[")
-        factor, level, _ = effect.partition("[")
-        together = any(n.startswith(f"{group}[(Intercept),{factor}[") for n in names)
-        is_variance = bool(level) and "," not in factor
-        if is_variance and group in involved and not together:
+        parts = effect.removesuffix("]").split(":")
+        if "," in effect or not any("[" in part for part in parts):
+            continue
+        factors = ":".join(part.partition("[")[0] for part in parts)
+        within = ":".join(part for part in parts if "[" not in part)
+        if within and f"{group}[{within}]" in involved:
             return (
-                f"the effects of {factor} contain the intercept of {group}: write "
-                f"({factor}|{group}) for both"
+                f"the slopes of {factors} contain that of {within}: leave (0 + {within}|{group}) "
+                "out"
+            )
+        has_slopes = any(n.startswith(f"{group}[(Intercept),") for n in names)
+        if not within and group in involved and not has_slopes:
+            return (
+                f"the effects of {factors} contain the intercept of {group}: write "
+                f"({factors}|{group}) for both"
             )
     return ""
 
