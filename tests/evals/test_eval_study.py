@@ -169,10 +169,10 @@ def test_what_cannot_be_known_is_said():
     said = printed_words(vcomp.evals.study(data))
     assert "There is one prompt: how much scores change with another prompt cannot be" in said
     assert "There is one judge:" in said
-    assert "the variation of repeated runs cannot be told from model:item" in said
+    assert "the variation of repeated runs cannot be separated from model:item" in said
     repeated = printed_words(vcomp.evals.study(scores(epochs=2)))
     assert "epoch numbers repetitions of the same sample" in repeated
-    assert "cannot be told" not in repeated
+    assert "cannot be separated" not in repeated
 
 
 def test_what_to_add_has_the_power():
@@ -264,7 +264,7 @@ def test_repetitions_with_equal_scores_are_no_noise():
     found, once = vcomp.evals.study(twice), vcomp.evals.study(data)
     pd.testing.assert_frame_equal(found.table, once.table)
     assert "epoch numbers repetitions whose scores are equal" in printed_words(found)
-    assert "cannot be told" not in printed_words(found)
+    assert "cannot be separated" not in printed_words(found)
 
 
 def test_names_that_are_no_python_names():

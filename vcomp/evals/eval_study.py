@@ -467,7 +467,7 @@ def study(
         their numbers of items; equal ones if None
     prices : per level of a column or combination, ``{"item": 0.05, "prompt": 2}``; ``"call"`` is
         an answer of a model, ``"score"`` or ``"judgement"`` the score that a judge gives it
-    budget : for the whole of better data, those at hand included
+    budget : for all scores of better data, those that exist included
 
     Returns
     -------

@@ -173,7 +173,7 @@ def read_budget(given: Any, prices: Any) -> float | None:
 
 
 def allocation(study: EvalStudy, gap: float) -> Allocation[DStudy] | None:
-    """Return the best data for a budget, else the cheapest that tell two models apart.
+    """Return the best data for a budget, else the cheapest that show which of two is better.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def allocation(study: EvalStudy, gap: float) -> Allocation[DStudy] | None:
 def _best(
     study: EvalStudy, prices: Prices, budget: float | None, gap: float
 ) -> Allocation[DStudy]:
-    """Return the best data for a budget, else the cheapest that tell two models apart."""
+    """Return the best data for a budget, else the cheapest that show which of two is better."""
     plan = whole_plan(study)
     cost = prices.of_plan(plan)
     priced = {f for _, over in cost.terms(plan.plan.design) for f in over}
@@ -213,7 +213,7 @@ def _best(
 def _of_many(
     plan: DStudy, cost: Cost, gap: float, bounds: Mapping[str, Any]
 ) -> Allocation[DStudy]:
-    """Return data that tell two models apart, of nearly the least cost.
+    """Return data that show which of two models is better, of nearly the least cost.
 
     Designs of many levels are too many to compare their powers, and their degrees of freedom
     hardly matter: the least cost is that of an error variance.
@@ -406,7 +406,7 @@ def _of_single(study: EvalStudy, facet: str) -> Unknown:
     many = roles.levels[items]
     why = f"There is one {facet}: how much scores change with another {facet} cannot be known."
     same = f"a second {facet} for the same {display.levels_of(items)}"
-    how = f"The cheapest data that tell are {same}."
+    how = f"The cheapest data that show it are {same}."
     plain = Unknown(facet, 1, items, many, many * roles.levels[roles.model], math.nan, why, how)
     if study.comparisons is None:
         return replace(plain, cost=_cost(study, facet, {items: many}))
@@ -432,7 +432,7 @@ def _of_single(study: EvalStudy, facet: str) -> Unknown:
         f"{display.count(new[best])} more {facet if new[best] == 1 else display.levels_of(facet)}"
     )
     how = (
-        f"The cheapest data that tell, with power {POWER}, whether it adds as much error as there "
+        f"The cheapest data that show, with power {POWER}, whether it adds as much error as there "
         f"is: {levels} for {display.counted(q[best], items)}, {_paid(scores, cost)}."
     )
     return Unknown(facet, int(new[best]), items, int(q[best]), scores, cost, why, how)
@@ -457,8 +457,8 @@ def _of_repetitions(study: EvalStudy) -> Unknown:
     """Return how many scores are to be repeated so that the variance of runs is known."""
     roles = study.roles
     why = (
-        "Each combination was scored once: the variation of repeated runs cannot be told from "
-        f"{roles.residual}."
+        "Each combination was scored once: the variation of repeated runs cannot be separated "
+        f"from {roles.residual}."
     )
     # A variance from r pairs of normal scores has a standard error of √(2/r) of it.
     r, given = math.ceil(2.0 / _FEW**2), ""

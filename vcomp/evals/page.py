@@ -61,7 +61,7 @@ class EvalPage(InJson):
     comparisons : a row for each pair: ``first``, ``second``, ``difference``, ``std_error``,
         ``df``, ``statistic``, ``p_value``, ``p_adjusted``, ``significant``, ``low``, ``high``
     sources : a row for each ``component``: ``variance``, and ``share`` of the noise
-    data : what the data at hand find and cost; null of one model
+    data : what the data show and cost; null of one model
     better : the best data for the budget, or the cheapest that tell the best two apart
     budget : for the whole; null without
     next_data : what would make it surer, in sentences

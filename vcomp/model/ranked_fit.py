@@ -93,8 +93,8 @@ class RankAccuracy(UniverseScores):
         object, fixed, universe : of the new test, as of :meth:`dstudy`: the facet that is ranked,
             fixed facets and finite universes
         sizes, **n : sizes of the sampled facets in the new test, ``topic=[25, 50], assessor=2``; a
-            facet without a size has that of the data. If none is given, the test at hand, in which
-            the first facet of the formula is ranked
+            facet without a size has that of the data. If none is given, the observed test, in
+            which the first facet of the formula is ranked
 
         Returns
         -------

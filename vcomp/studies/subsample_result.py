@@ -254,7 +254,7 @@ class SubsampleStudy(display.Printed):
         value; ``unreachable``, the share of these for which no size is enough. Columns that do not
         apply are nan.
 
-        As subsets are parts of the data at hand, ``covers`` is above the confidence of the
+        As subsets are parts of the same data, ``covers`` is above the confidence of the
         intervals for large subsets. It is computed if the components are from the analysis of
         variance of a complete two-way table.
         """

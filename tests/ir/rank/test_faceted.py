@@ -210,7 +210,7 @@ def test_errors_have_the_size_of_the_plan_and_their_own_size():
 
 
 def test_sizes_of_errors_of_new_tests_go_with_that_of_the_scores():
-    """log c = log h + (l₁g₁ + l₂g₂)/2√ν, with the g₁ of the test at hand and another g₂."""
+    """log c = log h + (l₁g₁ + l₂g₂)/2√ν, with the g₁ of the observed test and another g₂."""
     loadings = np.array([[0.5, 0.0], [0.2, 0.6], [0.0, 0.0]])
     y, s, t, j = rows(4, n=9)
     made = FacetedDifferences.of(

@@ -37,7 +37,7 @@ def with_influences(
     ----------
     components : of a fit
     n_levels : of the facets
-    made : sums the influences; None, or an error, if the rows are not at hand
+    made : sums the influences; None, or an error, if the rows cannot be read
 
     Returns
     -------

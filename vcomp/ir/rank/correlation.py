@@ -126,7 +126,7 @@ class RankDraws:
     errors : (draws, k) errors of a test of size one, in this order, before they are scaled
     scales : (1, draws) or (m, draws) what estimated standard deviations of new tests are
         multiplied by
-    at_hand : (draws, k) mean scores in the test at hand, in this order
+    at_hand : (draws, k) mean scores in the observed test, in this order
     precision : (k, k) 1 / (√2 s), s the standard deviation of the difference between two systems
     """
 
@@ -196,7 +196,7 @@ class RankDraws:
 
         Parameters
         ----------
-        n_topics : of new tests; None for the test at hand
+        n_topics : of new tests; None for the observed test
         threshold : largest difference of equal systems
         row : of the scales
 
@@ -352,7 +352,7 @@ class Swaps:
         pairs : the differences between systems
         estimator : ``"shrunken"`` or ``"urbano"``
         threshold : largest difference of equal systems
-        at_hand : True for the test at hand, False for new tests
+        at_hand : True for the observed test, False for new tests
         """
         deviations = np.sqrt(pairs.variances)
         if estimator == "urbano":

@@ -114,7 +114,7 @@ def correlation_columns(
     n : sizes of tests, numbers of topics if the pairs are of two facets
     options : how they are estimated
     correlation : τ or τ_AP
-    at_hand : whether `n` is the size of the test at hand, whose ranking is known
+    at_hand : whether `n` is the size of the observed test, whose ranking is known
 
     Raises
     ------
@@ -159,7 +159,7 @@ def correlation_table(
     Parameters
     ----------
     pairs : the differences between systems
-    n_topics : one or more numbers of topics; None for the test at hand
+    n_topics : one or more numbers of topics; None for the observed test
     options : how they are estimated
     correlation : τ or τ_AP
 
@@ -269,21 +269,21 @@ def expected_correlation(
     Parameters
     ----------
     pairs : the differences between systems
-    n_topics : one or more numbers of topics n'; None for the test at hand, which has n
+    n_topics : one or more numbers of topics n'; None for the observed test, which has n
     estimator : of the probability of a swap
 
         * ``"shrunken"``: w_ij = T(-√n' ρ D̄_ij / s_ij), with Student's distribution of n - 1
           degrees of freedom and ρ² the share of true differences in the variance of mean scores
           (Eρ², see :mod:`vcomp.ir.rank.correlation`). Observed differences contain error and vary
-          more than true ones; ρD̄ vary as these do. For the test at hand w_ij is the probability,
+          more than true ones; ρD̄ vary as these do. For the observed test w_ij is the probability,
           given its scores, that the true order is another;
         * ``"urbano"``: w_ij = Φ(-√n' D̄_ij / s_ij), as published (eq. 35). It overstates the
           accuracy of the ranking, the more so the fewer topics there are.
     variant : ``"a"`` or ``"b"`` for Eτ, as τ_a or τ_b where systems are equal, see Notes;
         ``"ap"`` for Eτ_AP
     threshold : largest difference of systems that count as equal, in units of the scores
-    target : what `low` and `high` are to cover: ``"test"``, the correlation of the test at hand or
-        of one new test of n' topics; or ``"expectation"``, its expectation over all such tests
+    target : what `low` and `high` are to cover: ``"test"``, the correlation of the observed test
+        or of one new test of n' topics; or ``"expectation"``, its expectation over all such tests
     interval : how `low` and `high` are made
 
         * ``"draws"``: quantiles of correlations of draws, see Notes;
@@ -349,7 +349,7 @@ def expected_correlation(
     those of the sample (eqs. 15.9 to 15.9b). Intervals are quantiles of the correlation, or of its
     expectation, over draws. They are the same for both estimators.
 
-    **Ranks.** In the estimate of τ_AP, ranks are those in the test at hand, as published; in the
+    **Ranks.** In the estimate of τ_AP, ranks are those in the observed test, as published; in the
     draws they are true ones.
 
     **Groups.** Systems of one organisation are often variants of each other: their true means are
@@ -361,11 +361,11 @@ def expected_correlation(
     20 choices of systems. Differences are shrunk as those of all systems.
 
     **Missing cells.** Each pair is compared over its common topics, whose number is its n. New
-    tests are complete: all systems meet all n' topics. The ranking of the test at hand is that of
+    tests are complete: all systems meet all n' topics. The ranking of the observed test is that of
     means over each system's own topics; where it contradicts D̄_ij, w_ij exceeds ½ for this test,
     while for new ones D̄_ij is used without its sign (by ``"urbano"`` always with it, so that
-    even an infinite test would not reach one). For the test at hand n' is the number of all of its
-    topics, which overstates how well pairs with fewer common topics are ordered.
+    even an infinite test would not reach one). For the observed test n' is the number of all of
+    its topics, which overstates how well pairs with fewer common topics are ordered.
 
     Where the difference is the same on every topic, w_ij is its limit: 0 (1 where means contradict
     it, as above), and ½ for identical systems.

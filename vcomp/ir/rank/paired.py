@@ -363,7 +363,7 @@ class PairedDifferences:
 
         Returns
         -------
-        own : (draws, k) errors of the means of the test at hand
+        own : (draws, k) errors of the means of the observed test
         new : (draws, k) errors of a test of one topic, before they are multiplied by `scales`
         scales : (1, draws) what estimated standard deviations are multiplied by, as in `own`
 
