@@ -99,6 +99,14 @@ def test_bars_of_the_same_groups_are_one_term_and_residuals_their_mean():
     assert [there.low, there.high] == pytest.approx([by_name.low, by_name.high], rel=1e-9)
 
 
+def test_notes_say_what_a_score_is():
+    res = vcomp.fit("y ~ x + (x|p)", DATA, residual="c", weights=1.0 + np.arange(len(DATA)) % 2)
+    summary = str(res.components_at({"x": 0}).dstudy(replicate=1).summary())
+    assert "All scores of a measurement are at x = 0." in summary
+    assert "Residual: the mean of the residual variances of the levels of c." in summary
+    assert "A score is one of weight 1" in summary
+
+
 def test_known_matrices_are_known_there():
     known = {"p": 4.0, "p[x]": 2.0, "p[(Intercept),x]": 1.5}
     res = vcomp.fit(FORMULA, DATA, hold=known)

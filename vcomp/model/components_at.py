@@ -38,6 +38,7 @@ class ComponentsAt(HasDStudies):
     record, rows : of the fit; rows are None after loading
     weights : for each bar of the fit the (q,) weights z of its effects
     mean : of the scores of the fit
+    notes : sentences on the residual variance of a score
     """
 
     at: Mapping[str, Any]
@@ -46,6 +47,7 @@ class ComponentsAt(HasDStudies):
     rows: RowAccess | None
     weights: tuple[FloatArray, ...]
     mean: MeanOfScores
+    notes: tuple[str, ...] = ()
 
     @property
     def vcomp(self) -> pd.Series:
@@ -69,7 +71,7 @@ class ComponentsAt(HasDStudies):
 
     def _planned_notes(self) -> tuple[str, ...]:
         where = ", ".join(f"{name} = {value}" for name, value in self.at.items())
-        return (f"All scores of a measurement are at {where}.",)
+        return (f"All scores of a measurement are at {where}.", *self.notes)
 
     def _source(self, interval: IntervalMethod, negative: Projected) -> IntervalSource:
         return pooled_source(
@@ -82,7 +84,11 @@ class ComponentsAt(HasDStudies):
 
 
 def components_at(
-    record: FitRecord, access: RowAccess, mean: MeanOfScores, at: Mapping[str, Any]
+    record: FitRecord,
+    access: RowAccess,
+    mean: MeanOfScores,
+    at: Mapping[str, Any],
+    notes: tuple[str, ...] = (),
 ) -> ComponentsAt:
     """Return the components at one value of each covariate of the slopes.
 
@@ -91,6 +97,7 @@ def components_at(
     record, access : of the fit
     mean : of its scores
     at : a value of each covariate, a level of each factor
+    notes : sentences on the residual variance of a score
 
     Raises
     ------
@@ -110,7 +117,7 @@ def components_at(
         for own in blocks.columns
     )
     components = record.tables.components.at_columns(weights)[0]
-    return ComponentsAt(dict(at), components, record, access, weights, mean)
+    return ComponentsAt(dict(at), components, record, access, weights, mean, notes)
 
 
 def slope_names(formula: Formula) -> tuple[str, ...]:

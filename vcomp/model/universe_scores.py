@@ -112,7 +112,8 @@ class UniverseScores(HasDStudies, Fitted):
         from vcomp.model.components_at import components_at  # deferred for start-up time
 
         self._check_planned()
-        return components_at(self._record, self._row_access, self._mean_of_scores(), at)
+        mean, notes = self._mean_of_scores(), self._on_scores()
+        return components_at(self._record, self._row_access, mean, at, notes)
 
     def _check_planned(self) -> None:
         """Refuse known variances, and a facet that has the name of repeated scores."""
@@ -146,11 +147,7 @@ class UniverseScores(HasDStudies, Fitted):
         return self._record.robust_components() if robust else components
 
     def _planned_notes(self) -> tuple[str, ...]:
-        groups, weights = self._record.tables.components.groups, self._record.weights
-        notes: tuple[str, ...] = ()
-        if weights is not None:
-            of_weight = f"A score is one of weight 1: {weights.option}."
-            notes = (of_weight, *self._record.on_interaction)
+        groups, notes = self._record.tables.components.groups, self._on_scores()
         if groups is None:
             return notes
         on_levels = (
@@ -158,8 +155,19 @@ class UniverseScores(HasDStudies, Fitted):
             f"level of {groups.written}. The errors are conditional error variances (Brennan "
             "2001, section 5.4), of all objects there together."
         )
-        which = f"the mean of the residual variances of the levels of {groups.written}"
-        return (f"Residual: {which}.", on_levels, *notes)
+        return (notes[0], on_levels, *notes[1:])
+
+    def _on_scores(self) -> tuple[str, ...]:
+        """Return sentences on the residual variance of a score of a planned measurement."""
+        groups, weights = self._record.tables.components.groups, self._record.weights
+        notes: tuple[str, ...] = ()
+        if groups is not None:
+            which = f"the mean of the residual variances of the levels of {groups.written}"
+            notes = (f"Residual: {which}.",)
+        if weights is not None:
+            of_weight = f"A score is one of weight 1: {weights.option}."
+            notes = (*notes, of_weight, *self._record.on_interaction)
+        return notes
 
     def _components(self) -> VarianceComponents:
         return self._record.tables.components
