@@ -16,7 +16,7 @@ from tests.helpers.ctt_scores import QUESTIONS, holed
 from vcomp.ctt.coefficients import cronbach_alpha
 from vcomp.ctt.halves import split_half_reliability
 from vcomp.ctt.internal_consistency import reliability
-from vcomp.exceptions import DataError, EstimationError
+from vcomp.exceptions import DataError, EstimationError, PlanError
 
 
 def by_definition(X, first):
@@ -190,7 +190,7 @@ def test_missing_cells():
     ],
 )
 def test_splits_that_cannot_be(split, message):
-    with pytest.raises(DataError, match=message):
+    with pytest.raises((DataError, PlanError), match=message):
         split_half_reliability(QUESTIONS, split)
 
 

@@ -13,7 +13,7 @@ from tests.helpers.ctt_scores import QUESTIONS, SMALL_SCORES, WINES, holed, long
 from vcomp.ctt.coefficients import cronbach_alpha
 from vcomp.ctt.internal_consistency import spearman_brown
 from vcomp.ctt.intraclass import agreement, consistency, icc, one_way
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, PlanError
 from vcomp.inference import TwoWayMeanSquares
 
 # Shrout and Fleiss (1979), Table 2: six targets, four judges
@@ -296,7 +296,7 @@ def test_components_given_of_incomplete_scores_equal_those_found():
 def test_names():
     found = icc(WINES)
     assert found["ICC(A,k)"].equals(found["ICC(2,k)"])
-    with pytest.raises(DataError, match="did you mean"):
+    with pytest.raises((DataError, PlanError), match="did you mean"):
         found["ICC(A;k)"]
     assert found.table["cases"]["ICC(3,k)"] == "2, 2A, 3A"
     assert found.table["dstudy"]["ICC(2,k)"] == "Φ (p × r), n′ = k"

@@ -17,7 +17,7 @@ from tests.helpers.examples import examples
 from tests.helpers.printed_tables import printed_columns, printed_words
 from vcomp.ctt.coefficients import cronbach_alpha
 from vcomp.ctt.items import item_analysis
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, PlanError
 
 NUMBERS = ["n", "difficulty", "variance", "item_total", "item_rest", "alpha_if_dropped"]
 
@@ -360,12 +360,12 @@ def test_truth_values_and_share_of_range():
         ({"low": 2}, "low is a correlation"),
         ({"low": None}, "low is a correlation"),
         ({"rise": -0.1}, "rise is a difference of alphas"),
-        ({"order": "items"}, "order='items' is not known"),
-        ({"missing": "reml"}, "missing='reml' is not known"),
+        ({"order": "items"}, "order must be 'flagged' or 'given', not 'items'"),
+        ({"missing": "reml"}, "missing must be 'pairwise', 'listwise' or 'raise', not 'reml'"),
     ],
 )
 def test_options_that_cannot_be(options, message):
-    with pytest.raises(DataError, match=message):
+    with pytest.raises((DataError, PlanError), match=message):
         item_analysis(QUESTIONS, **options)
 
 

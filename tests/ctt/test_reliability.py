@@ -267,14 +267,14 @@ def test_objects_without_any_score_do_not_count():
         ("reml", (slice(None), 3), "item '3' has no score"),
         ("pairwise", (slice(None), 3), "item '3' has no score"),
         ("reml", (slice(None), slice(None)), "no score"),
-        ("zero", (0, 0), "missing='zero' is not known"),
+        ("zero", (0, 0), "missing must be 'reml', 'pairwise', 'listwise' or 'raise', not 'zero'"),
         ("pairwize", (0, 0), "did you mean 'pairwise'"),
     ],
 )
 def test_missing_cells_that_cannot_be_treated(missing, cells, message):
     X = QUESTIONS.copy()
     X[cells] = np.nan
-    with pytest.raises(DataError, match=message):
+    with pytest.raises((DataError, PlanError), match=message):
         reliability(X, missing=missing)
 
 

@@ -223,8 +223,3 @@ def test_scores_by_topic_alone_are_told_what_reads_them():
     call = str(told.value).partition("is a matrix: ")[2]
     matrix = eval(call, {"vcomp": vcomp, "pandas": pd, "scores": MAP})
     assert matrix.topics == ("051", "52")
-
-
-def test_the_older_name_is_announced():
-    with pytest.warns(DeprecationWarning, match="vcomp.ir.read_trec_eval is vcomp.ir.read_scores"):
-        assert vcomp.ir.read_trec_eval is vcomp.ir.read_scores

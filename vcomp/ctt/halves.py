@@ -13,8 +13,8 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.ctt.coefficients import alpha_of, check_totals
-from vcomp.ctt.matrix import ItemScores, ScoresOfItems, check_choice, complete_rows, read_scores
-from vcomp.exceptions import DataError, did_you_mean, guarded
+from vcomp.ctt.matrix import ItemScores, ScoresOfItems, complete_rows, read_scores
+from vcomp.exceptions import DataError, check_one_of, did_you_mean, guarded
 from vcomp.numerics import check_count, seed_from, slices, stream
 
 if TYPE_CHECKING:
@@ -160,6 +160,8 @@ def split_half_reliability(
     DataError
         If `scores` is not a numeric matrix of at least two objects and two items, a cell is
         missing or infinite, all totals are equal; or if `split` is not one that can be.
+    PlanError
+        If `missing` or the name in `split` is not one of those above.
     EstimationError
         If `trials` or `rng` is not one that can be.
 
@@ -185,7 +187,7 @@ def split_half_reliability(
     >>> bool(abs(both.mean["flanagan_rulon"] - both.cronbach_alpha) < 1e-12)
     True
     """
-    check_choice("missing", missing, ("raise", "listwise"))
+    check_one_of("missing", missing, ("raise", "listwise"))
     matrix = read_scores(scores, object, item, score, what="split-half reliability")
     matrix, notes = _complete(matrix, missing)
     check_totals(matrix.values)
@@ -240,7 +242,7 @@ def _splits(
         raise DataError("trials= and rng= are for split='random'")
     if not isinstance(split, str):
         return _explicit(matrix, split)[None, :], "as given"
-    check_choice("split", split, SPLITS)
+    check_one_of("split", split, SPLITS)
     places = np.arange(k)
     if split == "odd-even":
         return (places % 2 == 0)[None, :], "items at odd and at even places"

@@ -23,12 +23,11 @@ from vcomp.ctt.coefficients import (
 from vcomp.ctt.matrix import (
     ItemScores,
     ScoresOfItems,
-    check_choice,
     complete_rows,
     read_scores,
     two_way_components,
 )
-from vcomp.exceptions import DataError, PlanError, check_alpha, guarded, is_real
+from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, guarded, is_real
 from vcomp.inference import Quantities
 from vcomp.inference.intervals import F_INTERVALS, FromComponents
 
@@ -235,7 +234,7 @@ def reliability(
         infinite, all totals are equal, or too few cells have a score for the treatment; if long
         data have two scores of one object on one item.
     PlanError
-        If `alpha` is not between 0 and 1.
+        If `alpha` is not between 0 and 1, or `missing` is not one of those above.
 
     Warns
     -----
@@ -271,7 +270,7 @@ def reliability(
     {'lambda2': 0.812, 'standardised_alpha': 0.842}
     """
     check_alpha(alpha)
-    check_choice("missing", missing, ("reml", "pairwise", "listwise", "raise"))
+    check_one_of("missing", missing, ("reml", "pairwise", "listwise", "raise"))
     matrix = read_scores(scores, object, item, score, what="reliability")
     n_missing, there = matrix.n_missing, matrix.missing_in_words
     if not n_missing:

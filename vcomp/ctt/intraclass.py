@@ -13,7 +13,6 @@ from vcomp import display
 from vcomp.ctt.matrix import (
     ItemScores,
     ScoresOfItems,
-    check_choice,
     complete_rows,
     mean_squares_of,
     one_way_components,
@@ -25,6 +24,7 @@ from vcomp.exceptions import (
     PlanError,
     check_alpha,
     check_known,
+    check_one_of,
     guarded,
     is_real,
     is_whole,
@@ -326,8 +326,8 @@ def icc(
         infinite, all are equal, or too few cells have a score; if long data have two scores of one
         object by one rater.
     PlanError
-        If `k`, `r0` or `alpha` is not one that can be, or components are not those of two crossed
-        facets.
+        If `missing`, `k`, `r0` or `alpha` is not one that can be, or components are not those of
+        two crossed facets.
 
     Warns
     -----
@@ -359,7 +359,7 @@ def icc(
     ICC(3,k)    ICC(C,k)      0.91  0.68  0.99
     """
     check_alpha(alpha)
-    check_choice("missing", missing, ("reml", "listwise", "raise"))
+    check_one_of("missing", missing, ("reml", "listwise", "raise"))
     if not is_real(r0) or not 0.0 <= r0 < 1.0:
         raise PlanError(f"r0 is a number from 0 to below 1, not {r0!r}")
     if k is not None and (not is_whole(k) or k < 1):

@@ -19,8 +19,8 @@ from vcomp.ctt.coefficients import (
     is_constant,
     pair_counts,
 )
-from vcomp.ctt.matrix import ItemScores, ScoresOfItems, check_choice, complete_rows, read_scores
-from vcomp.exceptions import DataError, guarded, is_real
+from vcomp.ctt.matrix import ItemScores, ScoresOfItems, complete_rows, read_scores
+from vcomp.exceptions import DataError, check_one_of, guarded, is_real
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -421,6 +421,8 @@ def item_analysis(
         If `scores` is not a numeric matrix of at least two objects and two items, a score is
         infinite or out of the range, there is no score at all, or an option is not one that can
         be; or if long data have two scores of one object on one item.
+    PlanError
+        If `missing` or `order` is not one of those above.
 
     See Also
     --------
@@ -448,8 +450,8 @@ def item_analysis(
     >>> found.flagged["reason"].item()
     'α higher without it'
     """
-    check_choice("missing", missing, ("pairwise", "listwise", "raise"))
-    check_choice("order", order, ("flagged", "given"))
+    check_one_of("missing", missing, ("pairwise", "listwise", "raise"))
+    check_one_of("order", order, ("flagged", "given"))
     if not is_real(low) or not -1.0 <= low <= 1.0:
         raise DataError(f"low is a correlation, between -1 and 1, not {low!r}")
     if not is_real(rise) or not 0.0 <= rise <= 1.0:

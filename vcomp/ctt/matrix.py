@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.data import ORIENTATIONS
-from vcomp.exceptions import DataError, DesignError, EstimationError, did_you_mean
+from vcomp.exceptions import DataError, DesignError, EstimationError
 from vcomp.gtheory import crossed_components, matrix_components
 from vcomp.inference import TwoWayMeanSquares, VarianceComponents
 
@@ -177,21 +177,6 @@ def mean_squares_of(matrix: ItemScores) -> TwoWayMeanSquares:
     if np.ptp(matrix.values) == 0.0:
         raise DataError("all scores are equal, so there is no variance to divide into components")
     return TwoWayMeanSquares.of(matrix.values, "object", "rater")
-
-
-def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    """Refuse a value of an option that is not allowed.
-
-    Raises
-    ------
-    DataError
-        Naming the allowed values.
-    """
-    if value not in allowed:
-        raise DataError(
-            f"{name}={value!r} is not known{did_you_mean(value, allowed)}; it is "
-            f"{', '.join(map(repr, allowed[:-1]))} or {allowed[-1]!r}"
-        )
 
 
 def two_way_components(matrix: ItemScores) -> VarianceComponents:

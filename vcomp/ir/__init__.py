@@ -1,6 +1,5 @@
 """Reliability of information retrieval experiments, from a topic × system matrix of scores."""
 
-import warnings
 from importlib import import_module
 from typing import Any
 
@@ -14,14 +13,7 @@ _STUDIES = ["AssessorStudy", "assessor_study", "per_document_study"]
 __all__ += _STUDIES
 
 
-_RENAMED = {"read_trec_eval": "read_scores"}
-
-
 def __getattr__(name: str) -> Any:
-    if name in _RENAMED:
-        message = f"vcomp.ir.{name} is vcomp.ir.{_RENAMED[name]}, which reads other programs, too"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        name = _RENAMED[name]
     if name in _STUDIES:
         return getattr(import_module("vcomp.studies"), name)
     return _own_attribute(name)
