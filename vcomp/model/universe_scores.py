@@ -147,7 +147,10 @@ class UniverseScores(HasDStudies, Fitted):
         return self._record.robust_components() if robust else components
 
     def _planned_notes(self) -> tuple[str, ...]:
-        groups, notes = self._record.tables.components.groups, self._on_scores()
+        groups = self._record.tables.components.groups
+        if groups is None and self._record.weights is None:
+            return ()
+        notes = self._on_scores()
         if groups is None:
             return notes
         on_levels = (
