@@ -80,7 +80,8 @@ def _results(study: EvalStudy, model: Any, by_task: dict[Any, Any]) -> list[dict
 
 
 def _result(study: EvalStudy, name: str, row: Any, n: int) -> dict[str, Any]:
-    roles, metric = study.roles, {"lower_is_better": False}
+    roles = study.roles
+    metric: dict[str, Any] = {"lower_is_better": False}
     if "metric" in study.data:
         metric["metric_name"] = str(study.data["metric"].iloc[0])
     if study.data[roles.score].isin([0.0, 1.0]).all():

@@ -232,6 +232,9 @@ _ELEMENTS = 4e6
 _COEFFICIENTS = 256
 """Number of coefficients in a batch of solves."""
 
+_HELD = 1e8
+"""Elements of the solutions of all combinations that are held at once."""
+
 _PRODUCTS = 2e9
 """Products of the solves for all columns of the factor above which these solves are left out, if
 the columns are too many for matrices."""
@@ -297,6 +300,25 @@ class SparseCovariance:
         """
         parts = [np.zeros((self.point.stats.n_terms, 0))]
         return np.concatenate([*parts, *(s for _, s in self._solved(L))], axis=1)
+
+    def of_combinations(self, L: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """Return LΦL' and L ∂Φ/∂σ²_t L', (k + 1, m, m), of rows of L (m, p), by a solve for each.
+
+        None if the effects of all rows are too many to be held at once.
+        """
+        point, equations = self.point, self.point.equations
+        if float(len(L)) * equations.group_n.size > _HELD:
+            return None
+        k, s2 = point.stats.n_terms - 1, point.residual
+        products, effects = map(list, zip(*self._solutions(L), strict=True))
+        covariance = np.concatenate(products) @ L.T
+        slopes = np.zeros((k + 1, len(L), len(L)))
+        for t, at in zip(point.active, equations.slices, strict=True):
+            if t < k:
+                own = np.concatenate([one[at] for one in effects], axis=1) * (s2 / point.v[t])
+                slopes[t] = own.T @ own
+        slopes[k] = (covariance - np.tensordot(point.v[:k], slopes[:k], 1)) / s2
+        return covariance, slopes
 
     def slopes_of_each(self) -> FloatArray:
         """Return the slopes of every coefficient, (k + 1, p).
@@ -367,6 +389,21 @@ class SparseCovariance:
     def _solved(self, L: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Yield LΦ and the slopes of some rows of L at a time."""
         point, equations = self.point, self.point.equations
+        k, s2, done = point.stats.n_terms - 1, point.residual, 0
+        place = dict(zip(point.active, equations.slices, strict=True))
+        for products, effects in self._solutions(L):
+            rows = L[done : done + len(products)]
+            done += len(products)
+            slopes = np.zeros((k + 1, len(rows)))
+            for t, at in place.items():
+                if t < k:
+                    slopes[t] = np.square(effects[at] * (s2 / point.v[t])).sum(axis=0)
+            slopes[k] = ((products * rows).sum(axis=1) - point.v[:k] @ slopes[:k]) / s2
+            yield products, slopes
+
+    def _solutions(self, L: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Yield LΦ and the solutions of the equations of some rows of L at a time."""
+        point, equations = self.point, self.point.equations
         k, s2 = point.stats.n_terms - 1, point.residual
         place = dict(zip(point.active, equations.slices, strict=True))
         n_effects = equations.group_n.size
@@ -380,14 +417,9 @@ class SparseCovariance:
             products = np.empty((len(rows), len(self)))
             products[:, self.sparse_at] = s2 * effects[place[k]].T
             products[:, self.dense_at] = s2 * beta.T
-            variance, slopes = (products * rows).sum(axis=1), np.zeros((k + 1, len(rows)))
-            for t, at in place.items():
-                if t < k:
-                    slopes[t] = np.square(effects[at] * (s2 / point.v[t])).sum(axis=0)
-            slopes[k] = (variance - point.v[:k] @ slopes[:k]) / s2
             if self.constant is not None and self.x_origin is not None:
                 products -= np.outer(products @ self.x_origin, self.constant)
-            yield products, slopes
+            yield products, effects
 
 
 def fixed_effects_at(

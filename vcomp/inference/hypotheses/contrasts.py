@@ -235,6 +235,10 @@ class FixedFit:
         """
         tests, L = self._tests(X, ddf, cov_type)
         i, j = pairs
+        if isinstance(tests, Satterthwaite) and i.size > len(L):
+            # A solve for each combination, and none for the pairs.
+            own = tests.of_combinations(L)
+            tests, L = (tests, L) if own is None else (own, np.eye(len(L)))
         estimate = np.empty(i.size)
         tested = []
         for part in slices(i.size, max(1, _ELEMENTS // max(X.shape[1], 1))):

@@ -10,7 +10,7 @@ Standard errors that assume neither the components nor normal effects are eqs. (
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -100,6 +100,16 @@ class Satterthwaite:
         """Return tests with all components treated as known: by the normal distribution and χ²."""
         p = len(cov_beta)
         return cls(cov_beta, np.zeros((0, p, p)), np.zeros((0, 0)), np.ones(0, dtype=bool))
+
+    def of_combinations(self, L: FloatArray) -> Satterthwaite | None:
+        """Return tests of the combinations of rows of `L` (m, p), with matrices (m, m).
+
+        None if these are there already, or cannot be held.
+        """
+        if self.slopes is not None or not hasattr(self.cov_beta, "of_combinations"):
+            return None
+        made = self.cov_beta.of_combinations(L)
+        return None if made is None else replace(self, cov_beta=made[0], slopes=made[1])
 
     def degrees(self, L: FloatArray) -> FloatArray:
         """Return ν, eq. (11.5), of each row of `L`, (m,).
