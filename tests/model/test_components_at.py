@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -150,8 +152,11 @@ def test_what_has_no_components_there(res):
         vcomp.VarianceComponentsResults.from_json(res.to_json()).components_at({"x": 1.0})
 
 
-def test_the_message_has_what_to_write(res):
-    with pytest.raises(vcomp.EstimationError, match=r"write res.components_at\({'x': …}\)"):
-        res.dstudy(i=4)
-    with pytest.raises(vcomp.EstimationError, match=r"res.components_at\({'x': …}\).dstudy"):
-        res.universe_scores()
+def test_what_the_refusal_advises_leads_on(res):
+    for call in (lambda: res.dstudy(i=4), res.universe_scores):
+        with pytest.raises(vcomp.EstimationError, match="depend on the covariate then") as caught:
+            call()
+        advised = re.search(r"write (res.components_at\(.*\)).dstudy", str(caught.value))[1]
+        assert advised == "res.components_at({'x': …})"
+        there = eval(advised.replace("…", "1.5"), {"res": res})
+        assert len(there.dstudy(i=4, replicate=1).table) == 1
