@@ -124,7 +124,13 @@ def rank_accuracy():
 
 
 def errors_of_effects():
-    res = vcomp.fit(CROSSED, sparse(), engine="iterative")
+    rng = np.random.default_rng(1)
+    few = {"score": rng.normal(size=700), "sys": rng.integers(0, 300, 700)}
+    few |= {"topic": rng.integers(0, 290, 700)}
+    few["score"] += (
+        2.0 * rng.normal(size=300)[few["sys"]] + 2.0 * rng.normal(size=290)[few["topic"]]
+    )
+    res = vcomp.fit(CROSSED, few, engine="iterative", n_probes=8)
     assert res.random_effects["sys"]["se"].isna().all()
 
 

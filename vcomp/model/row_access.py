@@ -316,8 +316,8 @@ class Fitted:
 
         Frames with the levels as index and the columns ``estimate``, ``se`` (of the prediction
         error, fixed effects estimated) and ``conditional_se`` (fixed effects treated as known, as
-        in lme4). Both are nan where effects are solved for iteratively, as every standard error
-        would need another solve.
+        in lme4). Where effects are solved for iteratively, both come from the random probes of the
+        fit, and are nan if their Monte Carlo error is above a hundredth.
 
         A pickled result keeps the effects, unless they are larger than the data: three numbers
         an effect against the response and the facets of every row. JSON has none.

@@ -228,7 +228,7 @@ SOLVED = {"holes": 1e-7, "iterative": 1e-7}
 others it is that of rounding, below."""
 
 WITHOUT_VARIANCES = ("holes", "iterative")
-"""Engines that solve for effects, without their variances."""
+"""Engines that solve for effects, without variances, or where probes are too few for them."""
 
 ROUNDING = 1e-10
 """Relative to the largest of its kind, where the condition of V is below 1e4."""
@@ -502,8 +502,8 @@ def compare(name, engine, made, v, reml, accuracies=None):
     wanted, found = textbook(name, tuple(v.tolist()), reml), given_by(made, v)
     for what, accuracy in (accuracies or dict.fromkeys(found, ROUNDING)).items():
         value = found[what]
-        if what.endswith("_var") and engine in WITHOUT_VARIANCES:
-            unknown = np.isnan(np.concatenate(value))
+        unknown = np.isnan(np.concatenate(value)) if what.endswith("_var") else np.zeros(1, bool)
+        if engine in WITHOUT_VARIANCES and unknown.any():
             assert (unknown == np.repeat(v[:-1] > 0.0, made.sizes)).all()
         elif value is not None:
             # Coefficients of centred columns may be nothing: their unit is a standard error.

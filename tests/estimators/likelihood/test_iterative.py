@@ -250,10 +250,45 @@ def test_average_information_only():
         engine.information(v, "observed")
 
 
+@pytest.mark.parametrize("n_levels", [0, 12])
+@pytest.mark.parametrize("name", ["crossed", "three facets", "nested"])
+def test_variances_of_prediction_with_all_unit_vectors(name, n_levels):
+    stats = accumulate(model_of(name, "x + C(g)").statistics.rows)
+    exact = BlockedLikelihood(stats, reml=True)
+    engine = IterativeLikelihood(stats, reml=True, probes=AllUnits(), n_levels=n_levels, tol=1e-14)
+    for v in points(stats.n_terms + 1):
+        found, error = engine._at(v).conditional_variances()
+        for of_term, expected in zip(found, exact.solution(v).conditional_var, strict=True):
+            np.testing.assert_allclose(of_term, expected, rtol=1e-8, atol=1e-12)
+        if error > iterative._ACCURATE:  # unit vectors differ much from each other
+            continue
+        whole = engine.solution(v).prediction_var
+        for of_term, expected in zip(whole, exact.solution(v).prediction_var, strict=True):
+            np.testing.assert_allclose(of_term, expected, rtol=1e-7, atol=1e-12)
+
+
+def test_variances_of_prediction_by_eight_probes():
+    """Their error is known, and a small share of them; also beside a small residual."""
+    for n, sds in ((4000, (1.0, 0.6, 1.0)), (3000, (1.0, 1.0, 0.1))):
+        stats = statistics_of("y ~ x + (1|a) + (1|b)", crossed(n, 300, 290, sds=sds).eval("x = a"))
+        v = np.append(np.square(sds[:2]), sds[2] ** 2)
+        exact = BlockedLikelihood(stats, reml=True).solution(v)
+        engine = IterativeLikelihood(stats, reml=True)
+        found, error = engine.solution(v), engine._at(v).conditional_variances()[1]
+        shares = [
+            a / b - 1.0 for a, b in zip(found.conditional_var, exact.conditional_var, strict=True)
+        ]
+        reached = max(np.sqrt(np.mean(np.square(share))) for share in shares)
+        assert 0.5 * error < reached < 1.5 * error < 5e-3
+        for a, b in zip(found.prediction_var, exact.prediction_var, strict=True):
+            np.testing.assert_allclose(a, b, rtol=0.02)
+
+
 def test_variances_of_prediction_are_not_guessed():
-    engine = IterativeLikelihood(accumulate(model_of("crossed").statistics.rows), reml=True)
-    solution = engine.solution(np.array([1.0, 0.0, 1.0]))
+    stats = statistics_of("y ~ (1|a) + (1|b)", few_a_level())
+    solution = IterativeLikelihood(stats, reml=True).solution(np.array([1.0, 1.0, 0.09]))
     assert np.isnan(solution.prediction_var[0]).all()
+    solution = IterativeLikelihood(stats, reml=True).solution(np.array([1.0, 0.0, 1.0]))
     np.testing.assert_array_equal(solution.conditional_var[1], 0.0)
     np.testing.assert_array_equal(solution.effects[1], 0.0)
 
@@ -481,11 +516,18 @@ def test_samples_of_probes_are_those_of_dense_matrices(v, tol):
     S = tail.T @ tail + np.diag(ridge) - B.T @ (B / A[:, None])
     D = np.diagonal(S)[:, None]
     z = Rademacher(20, 3).columns(tuple(active[1:]), tuple(sizes[t] for t in active[1:]), 0, 20)
-    first = np.linalg.solve(S, z) - z / D
-    of_lead = np.sum(z * (B.T @ (B / A[:, None] ** 2) @ first), axis=0)
-    of_lead += np.sum(1.0 / A) + np.sum(np.diagonal(B.T @ (B / A[:, None] ** 2)) / D[:, 0])
-    of_tail = z * (first + (S @ (z / D) - z) / D) + 1.0 / D
     ends = np.cumsum([0, *(sizes[t] for t in active[1:])])
+    U = np.column_stack(
+        [np.repeat(np.eye(len(active) - 1)[j], np.diff(ends)) for j in range(len(active) - 1)]
+    )
+    H = np.linalg.solve(S, D * U)
+    along = H @ np.linalg.solve(U.T @ (D * H), H.T)
+    M = np.diag(1.0 / D[:, 0]) - U @ np.linalg.solve(U.T @ (D * U), U.T)
+    near, squares = along + M, B.T @ (B / A[:, None] ** 2)
+    of_lead = np.sum(z * (squares @ (np.linalg.solve(S, z) - near @ z)), axis=0)
+    of_lead += np.sum(1.0 / A) + np.trace(squares @ near)
+    near = near - M @ (S - np.diag(D[:, 0])) @ M
+    of_tail = z * (np.linalg.solve(S, z) - near @ z) + np.diagonal(near)[:, None]
     inverse = [of_lead, *(of_tail[i:j].sum(axis=0) for i, j in pairwise(ends))]
     traces = engine._at(v).traces(reml=False)
     for t, of_t in zip(active, inverse, strict=True):

@@ -48,6 +48,10 @@ more probes."""
 _MORE = 1.5
 """Smallest factor by which their number is raised: the error is known within a third."""
 
+_ACCURATE = 0.02
+"""Largest relative Monte Carlo error of variances of predicted effects: a hundredth of their
+standard errors."""
+
 _MOST_PROBES = 512
 """Largest number of probes, if the user requests no more."""
 
@@ -193,20 +197,36 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`.
 
-        Variances of prediction are nan, except for terms at zero: each group would need a solve of
-        its own, and estimates from a few probes would be too inaccurate.
+        Variances of prediction are from the probes of the traces, see :meth:`effect_variances`.
         """
         point = self._at(v)
-        variances = tuple(
-            np.full(size, np.nan if point.v[t] > 0.0 else 0.0) for t, size in enumerate(self.sizes)
-        )
         beta, cov_beta = self.fixed_effects(v)
         return Solution(
             beta=beta,
             cov_beta=cov_beta,
             effects=tuple(point.effects(t) for t in range(self.stats.n_terms)),
-            variances=lambda: (variances, variances),
+            variances=lambda: self.effect_variances(v),
         )
+
+    def effect_variances(self, v: FloatArray) -> tuple[list[FloatArray], list[FloatArray]]:
+        """Return Var(û − u) of each term, and the same with the fixed effects known.
+
+        They are nan, except for terms at zero, if their Monte Carlo error is above a fiftieth.
+        """
+        point = self._at(v)
+        conditional, error = point.conditional_variances()
+        if error > _ACCURATE:
+            conditional = [np.where(x > 0.0, np.nan, 0.0) for x in conditional]
+        cov_beta, fixed = point.cov_beta, point.projected_fixed()
+        whole = [
+            of_term + v[t] ** 2 * np.einsum("ij,jk,ik->i", fixed[t], cov_beta, fixed[t])
+            for t, of_term in enumerate(conditional)
+        ]
+        return whole, conditional
+
+    def projected_fixed(self, v: FloatArray) -> list[FloatArray]:
+        """Return Z_t'V⁻¹X of each term, (q_t, p)."""
+        return self._at(v).projected_fixed()
 
     def started(self, v: FloatArray) -> IterativeLikelihood:
         """Return the engine whose solves start from the solutions at `v`."""

@@ -127,6 +127,54 @@ class Context:
         return list(zip(solutions, np.split(solved.residual, ends, axis=1), strict=True))
 
 
+class NearInverse:
+    """S⁻¹ less a matrix near it with a known diagonal, so that few probes suffice.
+
+    See docs/explanation/mathematics.md, eqs. (8.3) and (8.4). With U a constant column for each
+    term that is not eliminated, H = S⁻¹DU and L = (U'DH)⁻¹, near it is HLH' + M − M(S − D)M, where
+    M = D⁻¹ − U(U'DU)⁻¹U'. HLH' is the part of S⁻¹ along U, which is far from diagonal: a constant
+    may move from one term to another.
+
+    Parameters
+    ----------
+    system : the equations
+    constant : (m, k) U
+    solved : (m, k) H
+    """
+
+    def __init__(self, system: SparseSystem, constant: FloatArray, solved: FloatArray) -> None:
+        self._system, self._U, self._H = system, constant, solved
+        D, U, H = system.diagonal, constant, solved
+        self._weights = 1.0 / (D @ U)
+        along = U.T @ (D[:, None] * H)
+        self._L = np.linalg.pinv(0.5 * (along + along.T), hermitian=True)
+        B, squares = system.equations.coupling, system.inverse_lead**2
+        BU, BH = B.times(U), B.times(H)
+        own = system.equations.coupling.squared_times(1.0 / D[:, None])[:, 0]
+        own -= np.square(BU) @ self._weights
+        # The diagonals of HLH' + M − M(S − D)M, and of A⁻¹B(HLH' + M)B'A⁻¹.
+        self.lead_diagonal = squares * (own + np.einsum("ij,jk,ik->i", BH, self._L, BH))
+        apart = system.product(U) - D[:, None] * U
+        inner = self._weights[:, None] * (U.T @ apart) * self._weights
+        self.diagonal = np.einsum("ij,jk,ik->i", H, self._L, H)
+        self.diagonal += 1.0 / D - np.square(U) @ self._weights
+        self.diagonal += 2.0 / D * np.einsum("ij,ij->i", apart * self._weights, U)
+        self.diagonal -= np.einsum("ij,jk,ik->i", U, inner, U)
+
+    def _by_M(self, x: FloatArray) -> FloatArray:
+        product: FloatArray = x / self._system.diagonal[:, None]
+        return product - self._U @ (self._weights[:, None] * (self._U.T @ x))
+
+    def samples(self, z: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return what each probe z adds to the two diagonals, with x = S⁻¹z."""
+        system, by_M = self._system, self._by_M(z)
+        rest = x - self._H @ (self._L @ (self._H.T @ z)) - by_M
+        B = system.equations.coupling
+        lead = (system.inverse_lead**2)[:, None] * B.times(rest) * B.times(z)
+        apart = system.product(by_M) - system.diagonal[:, None] * by_M
+        return lead, z * (rest + self._by_M(apart))
+
+
 class IterativePoint:
     """Solutions, traces and forms at components `v`, each computed when first used."""
 
@@ -149,15 +197,20 @@ class IterativePoint:
     # Forms without probes ---------------------------------------------------------------------
 
     @cached_property
-    def _solved(self) -> tuple[Reduced, FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Reduced W with solution and residual, and the first probes with their solution.
+    def _solved(
+        self,
+    ) -> tuple[Reduced, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Reduced W with solution and residual, the first probes with their solution, and S⁻¹DU.
 
         They are solved for together, in several threads.
         """
         reduced, z = self._reduce(self.context.right), self._probes(slice(0, COLUMNS_AT_ONCE))
-        sides = {("columns", 0): reduced.tail, ("probes", 0): z}
-        (x, residual), (by_probes, _) = self.context.solve(self.system, sides)
-        return reduced, x, residual, z, by_probes
+        D = np.zeros((self.system.diagonal.size, len(self._slices)))
+        for j, s in enumerate(self._slices):
+            D[s, j] = self.system.diagonal[s]
+        sides = {("columns", 0): reduced.tail, ("probes", 0): z, ("constant", 0): D}
+        (x, residual), (by_probes, _), (constant, _) = self.context.solve(self.system, sides)
+        return reduced, x, residual, z, by_probes, constant
 
     @cached_property
     def _columns(self) -> tuple[dict[int, FloatArray], FloatArray]:
@@ -363,11 +416,19 @@ class IterativePoint:
             v = self.v[t]
             yield t, self._stats.sizes[t] / v - self.residual * inverse[place] / v**2
 
+    @cached_property
+    def _near(self) -> NearInverse:
+        """The parts of S⁻¹ that are known without probes."""
+        constant = np.zeros((self.system.diagonal.size, len(self._slices)))
+        for j, s in enumerate(self._slices):
+            constant[s, j] = 1.0
+        return NearInverse(self.system, constant, self._solved[-1])
+
     def _known_traces(self) -> FloatArray:
-        """Return the exact first parts of tr C^tt in (8.3) and (8.4), with D in place of S."""
-        system = self.system
-        lead = system.inverse_lead.sum() + (system.lead_squares / system.diagonal).sum()
-        return np.array([lead, *((1.0 / system.diagonal[s]).sum() for s in self._slices)])
+        """Return the exact first parts of tr C^tt in (8.3) and (8.4)."""
+        near = self._near
+        lead = self.system.inverse_lead.sum() + near.lead_diagonal.sum()
+        return np.array([lead, *(near.diagonal[s].sum() for s in self._slices)])
 
     def _probes(self, part: slice) -> FloatArray:
         """Return some probes of the terms in the equations; all of them if there are fewer."""
@@ -378,30 +439,16 @@ class IterativePoint:
     def _probe(self, number: int, part: slice) -> tuple[FloatArray, FloatArray]:
         """Return a block of probes z, and S⁻¹z."""
         if number == 0:
-            *_, z, x = self._solved
+            *_, z, x, _ = self._solved
             return z, x
         z = self._probes(part)
         ((x, _),) = self.context.solve(self.system, {("probes", number): z})
         return z, x
 
     def _block_traces(self, z: FloatArray, x: FloatArray) -> FloatArray:
-        """Return tr(C^tt) of the terms in the equations from some probes, eqs. (8.3) and (8.4).
-
-        With D the diagonal of S, z'D⁻¹z is exact and z'D⁻¹(S − D)D⁻¹z has the expectation zero.
-        The latter is the first-order error of z'S⁻¹z, and is removed.
-        """
-        system = self.system
-        by_diagonal = z / system.diagonal[:, None]
-        rest = x - by_diagonal
-        traces = np.empty((len(self.active), z.shape[1]))
-        by_lead = [system.equations.coupling.times(columns) for columns in (rest, z)]
-        traces[0] = np.einsum("i,ij,ij->j", system.inverse_lead**2, *by_lead)
-        first_order = system.product(by_diagonal)
-        first_order -= z
-        rest += first_order / system.diagonal[:, None]
-        rest *= z
-        for place, s in enumerate(self._slices, start=1):
-            traces[place] = rest[s].sum(axis=0)
+        """Return tr(C^tt) of the terms in the equations from some probes, eqs. (8.3) and (8.4)."""
+        lead, tail = self._near.samples(z, x)
+        traces = np.stack([lead.sum(axis=0), *(tail[s].sum(axis=0) for s in self._slices)])
         return traces + self._known_traces()[:, None]
 
     def _trace_at_zero(self, term: int) -> FloatArray:
@@ -424,6 +471,53 @@ class IterativePoint:
             own = self._stats.group_n[term] @ np.square(z)
             found.append((own - squared) / self.residual)
         return np.concatenate(found)
+
+    # Variances of effects -----------------------------------------------------------------
+
+    def conditional_variances(self) -> tuple[list[FloatArray], float]:
+        """Return Var(û − u) of each term, the fixed effects known, and its largest relative error.
+
+        For terms in the equations σ²_e diag(C⁻¹) comes from the probes. The error is the root mean
+        square of that of the term's groups. See docs/explanation/mathematics.md, eq. (8.4a).
+        """
+        places, M = self._outer(with_fixed=False)
+        inverse = solve_positive(M, np.eye(places.size))
+        found = [np.zeros(size) for size in self._stats.sizes]
+        largest = 0.0
+        for t, (mean, error) in self._diagonals().items():
+            H = self._rows(t)[:, places]
+            small = np.einsum("ij,jk,ik->i", H, inverse, H)
+            found[t] = self.residual * mean + self.v[t] ** 2 * small
+            # No effect is known better than if all others were, or worse than without scores.
+            least = 1.0 / (self._stats.group_n[t] / self.residual + 1.0 / self.v[t])
+            shares = self.residual * error / np.maximum(found[t], least)
+            largest = max(largest, float(np.sqrt(np.mean(np.square(shares)))))
+            found[t] = np.clip(found[t], least, self.v[t])
+        for t, place in self.context.small.items():
+            if self.v[t] > 0.0:
+                mine = (places >= place.start) & (places < place.stop)
+                found[t] = np.diagonal(inverse)[mine]
+        return found, largest
+
+    def _diagonals(self) -> dict[int, tuple[FloatArray, FloatArray]]:
+        """Return the diagonal of C⁻¹ of each term in the equations, and its Monte Carlo errors."""
+        if not self.active:
+            return {}
+        near = self._near
+        known = [self.system.inverse_lead + near.lead_diagonal]
+        known += [near.diagonal[s] for s in self._slices]
+        sums = [np.zeros((2, part.size)) for part in known]
+        count = self.context.probes.count(self.system.equations.sizes[1:]) if self._slices else 0
+        for number, part in enumerate(slices(count, COLUMNS_AT_ONCE)):
+            lead, tail = near.samples(*self._probe(number, part))
+            for total, of_term in zip(sums, [lead, *(tail[s] for s in self._slices)], strict=True):
+                total += of_term.sum(axis=1), np.square(of_term).sum(axis=1)
+        n = max(count, 2)
+        spread = [np.maximum(s[1] - s[0] ** 2 / n, 0.0) / (n * (n - 1.0)) for s in sums]
+        return {
+            t: (part + s[0] / n, np.sqrt(of_mean))
+            for t, part, s, of_mean in zip(self.active, known, sums, spread, strict=True)
+        }
 
     # Likelihood ---------------------------------------------------------------------------
 

@@ -56,6 +56,9 @@ _TOL = 1e-9
 _ENTRIES = 2e9
 """Largest product of pair-table entries and combinations for iterative solves: some minutes."""
 
+_EXACTLY = 1e8
+"""The same above which combinations of one effect have variances from probes: some seconds."""
+
 _SECONDS_PER_ENTRY = 5e-8
 """Time of the iterative solve for one combination, divided by the entries of the pair tables."""
 
@@ -412,11 +415,16 @@ def _by_iteration(
 ) -> FloatArray:
     """Return the variances of combinations; less the effects of `other` groups if given."""
     entries = float(stats.n_entries)
+    if entries * X.shape[0] > min(most_entries, _EXACTLY) and other is None:
+        found = _by_probes(stats, v, groups, X)
+        if found is not None:
+            return found
     if entries * X.shape[0] > most_entries:
         most = max(int(most_entries / entries), 1)
+        minutes = max(round(entries * X.shape[0] * _SECONDS_PER_ENTRY / 60.0), 2)
         raise EstimationError(
             f"the {sum(stats.sizes):,} random effects of these data are too many to factor, and "
-            f"the variances of {X.shape[0]:,} different predictions would need a solve each; "
+            f"the variances of {X.shape[0]:,} different predictions need {minutes:,} minutes; "
             f"request variances of at most {most:,} predictions at a time, or use predict() "
             "without variances, or level='population', which has one prediction for each set of "
             "covariates"
@@ -436,6 +444,33 @@ def _by_iteration(
         forms = _solved(system, some.toarray().T)[1]
         variances[part] = v[-1] * (forms + np.einsum("ij,ji->i", d, inner.solve(d.T)))
     return variances
+
+
+def _by_probes(
+    stats: CrossProducts, v: FloatArray, groups: LongArray, X: FloatArray
+) -> FloatArray | None:
+    """Return the variances of combinations of one effect each, from the probes of the traces.
+
+    Returns
+    -------
+    None if a combination has several effects, or the Monte Carlo error is large
+    """
+    from vcomp.estimators.likelihood.iterative import IterativeLikelihood  # deferred: start-up
+
+    has = groups >= 0
+    if (has.sum(axis=1) > 1).any():
+        return None
+    engine = IterativeLikelihood(stats, reml=True)
+    _, conditional = engine.effect_variances(v)
+    if any(np.isnan(of_term).any() for of_term in conditional):
+        return None
+    fixed, d, variances = engine.projected_fixed(v), X.copy(), np.zeros(X.shape[0])
+    for t in range(stats.n_terms):
+        some = groups[has[:, t], t]
+        variances[has[:, t]] = conditional[t][some]
+        d[has[:, t]] -= v[t] * fixed[t][some]
+    _, cov_beta = engine.fixed_effects(v)
+    return variances + np.einsum("ij,jk,ik->i", d, cov_beta, d)
 
 
 def _active(stats: CrossProducts, v: FloatArray) -> tuple[int, ...]:
