@@ -239,6 +239,35 @@ def test_the_variance_of_the_fixed_part(pair):
     assert found.r2()["marginal"] == pytest.approx(expected, abs=1e-15)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_intervals_and_tests_do_not_depend_on_the_fixed_part(stream):
+    formula, plain = "y ~ x + g + (1|h)", shifted(UNBALANCED, "x + g", 0.0)
+    far = shifted(UNBALANCED, "x + g", 1e6)
+    theirs, ours = (vcomp.fit(formula, data, stream=stream) for data in (plain, far))
+    for options in ({"cov_type": "robust"}, {"ddf": "kenward-roger"}):
+        tables = (fit.fixed_effects(**options)["std_error"] for fit in (ours, theirs))
+        assert_same(*tables, far)
+    for interval in ("mls", "robust"):
+        ends = (fit.conf_int(interval=interval)[-2:] for fit in (ours, theirs))
+        assert_same(*ends, far)
+    rows = far.head()
+    assert_same(ours.predict(rows) - 1e6 * BY["x + g"](rows), theirs.predict(rows), far)
+
+
+def test_factors_of_many_levels():
+    """Their columns are sparse, and eliminated as those of a random term are."""
+    rng = np.random.default_rng(0)
+    m, h, x = rng.integers(0, 200, 900), rng.integers(0, 9, 900), rng.normal(size=900)
+    e = rng.normal(size=9)[h] + rng.normal(size=900)
+    data = pd.DataFrame({"m": [f"m{i:03}" for i in m], "h": h, "x": x, "y": e})
+    plain = vcomp.fit("y ~ x + m + (1|h)", data)
+    far = data.assign(y=e + 1e6 * (m % 7 + x))
+    found = vcomp.fit("y ~ x + m + (1|h)", far)
+    assert "sparse factor of the fixed factor" in found.engine
+    assert_same(found.vcomp, plain.vcomp, far)
+    assert_same(found.fe_params["x"] - 1e6, plain.fe_params["x"], far)
+
+
 def test_diagnoses_are_the_same(pair):
     plain, found, *_ = pair
     assert str(found.diagnose(rng=1)) == str(plain.diagnose(rng=1))

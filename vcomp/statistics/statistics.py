@@ -559,8 +559,9 @@ class WideProducts:
     def with_response(self, chunk: Chunk, rolled: RollUp) -> WideProducts:
         """Return the cross-products of the same rows with the response of `chunk`."""
         columns: Any = chunk.columns
-        random = resum(self.random, replace(chunk, columns=columns.dense), rolled)
-        of_factor = columns.sparse.T @ chunk.y
+        y = chunk.y
+        random = resum(self.random, replace(chunk.with_response(y), columns=columns.dense), rolled)
+        of_factor = columns.sparse.T @ y
         products = replace(self.products, Zy=(*random.Zy, of_factor), Xy=random.Xy, yy=random.yy)
         return replace(self, products=products)
 
