@@ -285,3 +285,11 @@ def test_a_fixed_part_that_leaves_rounding_error_fits_exactly(method, stream):
     assert found.status == "The fixed part fits exactly: all components are 0."
     assert (found.vcomp == 0.0).all()
     np.testing.assert_allclose(found.fe_params, [0.0, 1.0, 2.0, 3.0, 1.0 / 3.0], atol=1e-14)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_scores_that_lack_the_digits_of_the_rest_are_fitted_exactly(stream):
+    """1e17 + e has no digits of e; no numpy warning reaches the user."""
+    data = shifted(UNBALANCED, "g", 1e17)
+    found = vcomp.fit("y ~ g + (1|h)", data, method="henderson3", stream=stream)
+    assert found.status == "The fixed part fits exactly: all components are 0."

@@ -159,10 +159,13 @@ def dominant_fixed_part(
     DataError
         If fewer than nine digits are left in sums, and nothing can be subtracted any more.
     """
+    mean, squares = response_sums
+    unit = stats.mean_weight if stats.blocks is None else 1.0
+    exact = _EXACT**2 * (mean**2 + squares / stats.n) * stats.n * unit
     total, now = np.zeros(stats.Xy.size), stats
     for _ in range(_STEPS):
         beta, rss = least_squares(now)
-        if not rss < Centre.DOMINATED * now.yy:
+        if not rss < Centre.DOMINATED * now.yy or not now.yy > exact:
             break
         total = total + beta
         try:
@@ -174,14 +177,9 @@ def dominant_fixed_part(
         # Within cells of several scores it is too late to subtract before squares are taken.
         if now.cells.squares_within < _LEFT_OF_SUMS * stats.cells.squares_within:
             _refuse_sums(response)
-    if now is stats and not np.any(known):
-        return None
-    mean, squares = response_sums
-    unit = stats.mean_weight if stats.blocks is None else 1.0
-    size = np.hypot(mean, np.sqrt(squares / stats.n))
-    if np.sqrt(now.yy / (stats.n * unit)) > _EXACT * size:
-        return None if now is stats else total
-    return -known if isinstance(known, np.ndarray) else None
+    if not now.yy > exact:
+        return -known if isinstance(known, np.ndarray) else None
+    return None if now is stats else total
 
 
 def _refuse_sums(response: str) -> NoReturn:
