@@ -509,6 +509,21 @@ def test_a_slope_alone_is_tested_against_least_squares(method):
     assert found.p_value == pytest.approx(0.5 * chi2.sf(statistic, 1), rel=1e-8)
 
 
+@pytest.mark.parametrize("first", [8, 12])
+@pytest.mark.parametrize("column", ["b", "f"])
+def test_a_covariate_of_two_values_has_no_slope_within_its_groups(first, column):
+    g = np.repeat(np.arange(24), 5)
+    f = np.where(g < first, "s", "t")
+    data = pd.DataFrame({"g g": g, "b": (g >= first).astype(float), "f": f})
+    rng = np.random.default_rng(4)
+    data["y"] = rng.normal(size=24)[g] + rng.normal(size=120)
+    with pytest.raises(vcomp.DesignError, match=f"If {column} is constant within") as caught:
+        vcomp.fit(f"y ~ {column} + ({column}|Q('g g'))", data)
+    advised = str(caught.value).rpartition("write ")[2]
+    assert advised == "(1|Q('g g'))"
+    assert vcomp.fit(f"y ~ {column} + {advised}", data).converged
+
+
 def test_no_effect_is_left_above_a_held_residual():
     """Held above the variance of the scores, it leaves least squares of this variance."""
     data = DATA.groupby("g").head(4)

@@ -17,6 +17,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.design import Centre
 from vcomp.estimators.likelihood import least_squares, residual_forms
+from vcomp.estimators.options import on_constant_slopes
 from vcomp.exceptions import DataError, DesignError
 from vcomp.formula import RESIDUAL, OmittedColumns, in_formula
 from vcomp.numerics import limited_blas, solve_positive
@@ -414,4 +415,5 @@ def _check_terms(stats: Statistics, names: Sequence[str], *, knows_residual: boo
         raise DesignError(
             f"these data cannot distinguish the variances of {', '.join(involved)}: their "
             "covariance matrices are linearly dependent; leave one of them out"
+            f"{on_constant_slopes(involved)}"
         )

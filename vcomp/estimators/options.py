@@ -11,6 +11,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import EstimationError, is_real, is_whole
+from vcomp.formula import in_formula
 from vcomp.numerics import check_rng
 
 Hold: TypeAlias = Mapping[str, float]
@@ -372,3 +373,22 @@ def _named(value: Any) -> list[tuple[str, str]]:
 def _written(name: str) -> str:
     is_plain = re.fullmatch(r"[\w:/*]+", name) is not None
     return name if is_plain else f"Q({name!r})"
+
+
+def on_constant_slopes(involved: Sequence[str]) -> str:
+    """Return a clause on a slope whose column may not vary within the levels of its groups.
+
+    Parameters
+    ----------
+    involved : components that cannot be distinguished
+    """
+    parts = [name.removesuffix("]").partition("[") for name in involved]
+    groups = {group for group, _, _ in parts}
+    effect = parts[-1][2].removeprefix("(Intercept),").partition("[")[0]
+    if len(parts) != 2 or len(groups) > 1 or not effect:
+        return ""
+    (group,) = groups
+    return (
+        f". If {effect} is constant within the levels of {group}, it has no slope there: write "
+        f"(1|{in_formula(group)})"
+    )

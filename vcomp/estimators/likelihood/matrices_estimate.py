@@ -15,7 +15,7 @@ from vcomp.estimators.likelihood.matrices_likelihood import (
     MatricesLikelihood,
     VanishedResidualError,
 )
-from vcomp.estimators.options import Known, known_components, start_of
+from vcomp.estimators.options import Known, known_components, on_constant_slopes, start_of
 from vcomp.exceptions import DesignError, EstimationError
 from vcomp.statistics import Statistics
 
@@ -241,7 +241,8 @@ def _check_distinct(
     unit[unit == 0.0] = 1.0
     involved = [n for n, c in zip(names, change / unit, strict=True) if abs(c) > 1e-4]
     others = ", or residual=" if likelihood.n_residuals > 1 else ""
-    advice = _contained(involved, names) or f"leave out a slope or a term{others}"
+    general = f"leave out a slope or a term{others}{on_constant_slopes(involved)}"
+    advice = _contained(involved, names) or general
     raise DesignError(
         f"these data cannot distinguish the components {', '.join(involved)}: another choice of "
         f"them gives the scores the same covariance matrix; {advice}",
