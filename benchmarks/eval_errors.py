@@ -1,13 +1,15 @@
 """Errors of comparisons of models on items and prompts, where the truth is known.
 
-``python -m benchmarks.eval_errors [--data-sets 100] [--models 6] [--items 60] [--prompts 3]``
-draws scores of models × items × prompts, 0/1 or with heavy tails (t with 3 degrees of freedom),
-complete or with a fifth of the cells missing, of equal models or of different ones. All pairs are
-tested by the mixed model of ``vcomp.evals.study`` (Tukey), by paired t-tests of the means over
-prompts and by a bootstrap over items (both with Holm's correction). ``eval_errors.csv`` keeps a
-row for each condition and method: the share of data sets with a false rejection, the share in
-which all sets of ranks contain the true ranks, and the mean share of the different pairs that are
-found.
+``python -m benchmarks.eval_errors [--data-sets 300] [--peers]``
+draws scores of models × items × prompts, 0/1, graded (1 to 5) or with heavy tails (t with 3
+degrees of freedom), complete or with a fifth of the cells missing, of equal models or of
+different ones. All pairs are tested by the mixed model of ``vcomp.evals.study`` (Tukey), by
+paired t-tests of the means over prompts and a bootstrap over items (both with Holm's
+correction), and by Tukey's test without items. ``eval_errors.csv`` keeps a row for each
+condition and method: the share of data sets with a false rejection, the share in which all sets
+of ranks contain the true ranks, and the mean share of the different pairs that are found.
+``--peers`` adds rows of evalstats, if it is installed, of complete scores in one layout.
+Conditions that the file has are not run again.
 """
 
 from __future__ import annotations
@@ -15,8 +17,11 @@ from __future__ import annotations
 import argparse
 import itertools
 import warnings
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,41 +32,90 @@ from vcomp._typing import FloatArray
 from vcomp.inference.pairwise import adjusted
 
 RESULTS = Path(__file__).resolve().with_suffix(".csv")
-TERMS = ("item", "prompt", "model:item", "model:prompt", "item:prompt")
-FORMULA = f"score ~ C(model) + {' + '.join(f'(1|{term})' for term in TERMS)}"
+ITEMS = 60
 STEP = 0.5
 """Logits, or scores, between neighbours of models that differ."""
+
+LAYOUTS = (2, 3), (6, 1), (6, 3), (40, 3)
+"""Models and prompts."""
+
+FULL = (2, 3), (6, 3)
+"""Layouts with all kinds of scores, also with missing cells."""
+
+COMPARED = 6, 3
+"""The layout in which models also differ."""
+
+
+class Condition(NamedTuple):
+    """How scores are drawn.
+
+    Attributes
+    ----------
+    scores : ``"0/1"``, ``"graded"`` or ``"t"``
+    missing : share of the cells
+    step : between neighbours, 0 of equal models
+    models, prompts : numbers of them
+    """
+
+    scores: str
+    missing: float
+    step: float
+    models: int
+    prompts: int
+
 
 Found = tuple[FloatArray, FloatArray]
 """Differences of all pairs, and adjusted p-values."""
 
+Method = Callable[[FloatArray], Found]
 
-def drawn(
-    rng: np.random.Generator, kind: str, sizes: tuple[int, int, int], step: float, missing: float
-) -> FloatArray:
+
+def conditions() -> Iterator[Condition]:
+    """Yield what is simulated."""
+    for (k, p), step in itertools.product(LAYOUTS, (0.0, STEP)):
+        if step and (k, p) != COMPARED:
+            continue
+        for kind, missing in itertools.product(("0/1", "graded", "t"), (0.0, 0.2)):
+            if (k, p) in FULL or (not missing and kind == "0/1"):
+                yield Condition(kind, missing, step, k, p)
+
+
+def drawn(rng: np.random.Generator, of: Condition, n: int = ITEMS) -> FloatArray:
     """Return scores (models, items, prompts), nan where a cell is missing."""
-    k, n, p = sizes
-    y = step * np.arange(k)[:, None, None] + rng.normal(size=(1, n, 1))
-    y = y + 0.4 * rng.normal(size=(k, 1, p)) + 0.7 * rng.normal(size=(k, n, 1))
+    k, p, step = of.models, of.prompts, of.step
+    y = step * (np.arange(k)[:, None, None] - (k - 1) / 2.0) + rng.normal(size=(1, n, 1))
+    # What models make of a single prompt is their difference, as no other is known.
+    y = y + 0.4 * (p > 1) * rng.normal(size=(k, 1, p)) + 0.7 * rng.normal(size=(k, n, 1))
     y = y + 0.2 * rng.normal(size=(1, 1, p))
-    if kind == "0/1":
-        scores = (rng.random(sizes) < 1.0 / (1.0 + np.exp(step * (k - 1) / 2.0 - y))).astype(float)
+    if of.scores == "0/1":
+        scores = (rng.random(y.shape) < 1.0 / (1.0 + np.exp(-y))).astype(float)
+    elif of.scores == "graded":
+        scores = np.clip(np.round(3.0 + 0.7 * (y + rng.normal(size=y.shape))), 1.0, 5.0)
     else:
-        scores = y + rng.standard_t(3, size=sizes)
-    scores[rng.random(sizes) < missing] = np.nan
+        scores = y + rng.standard_t(3, size=y.shape)
+    scores[rng.random(y.shape) < of.missing] = np.nan
     return scores
 
 
 def by_mixed_model(scores: FloatArray) -> Found:
     """Return Tukey's tests of the model with all sampled facets."""
-    m, i, p = (of.ravel() for of in np.indices(scores.shape))
-    data = pd.DataFrame({"model": m, "item": i, "prompt": p, "score": scores.ravel()}).dropna()
-    table = vcomp.fit(FORMULA, data).compare_levels("model", "tukey").table
+    terms = ["item", "prompt", "model:item", "model:prompt", "item:prompt"]
+    terms = [t for t in terms if scores.shape[2] > 1 or t == "item"]
+    formula = f"score ~ C(model) + {' + '.join(f'(1|{term})' for term in terms)}"
+    table = vcomp.fit(formula, _long(scores)).compare_levels("model", "tukey").table
     return table["difference"].to_numpy(), table["p_adjusted"].to_numpy()
 
 
+def _long(scores: FloatArray) -> pd.DataFrame:
+    m, i, p = (of.ravel() for of in np.indices(scores.shape))
+    return pd.DataFrame({"model": m, "item": i, "prompt": p, "score": scores.ravel()}).dropna()
+
+
 def by_paired_t(scores: FloatArray) -> Found:
-    """Return paired t-tests of the means over prompts, with Holm's correction."""
+    """Return paired t-tests of the means over prompts, with Holm's correction.
+
+    The leaderboard of errorbars has the same.
+    """
     d = _of_items(scores)
     test = stats.ttest_1samp(d, 0.0, axis=1, nan_policy="omit")
     return np.nanmean(d, axis=1), adjusted(np.asarray(test.pvalue), "holm")
@@ -78,16 +132,61 @@ def by_bootstrap(scores: FloatArray, draws: int = 2000) -> Found:
     return np.nanmean(d, axis=1), adjusted(p, "holm")
 
 
+def by_tukey(scores: FloatArray) -> Found:
+    """Return Tukey's test of the means over prompts without items; ranx has the same."""
+    means = _over_prompts(scores)
+    n = (~np.isnan(means)).sum(axis=1)
+    df = int(n.sum()) - len(means)
+    within = np.nansum((means - np.nanmean(means, axis=1, keepdims=True)) ** 2) / df
+    first, second = np.triu_indices(len(scores), 1)
+    difference = np.nanmean(means, axis=1)[first] - np.nanmean(means, axis=1)[second]
+    statistic = np.abs(difference) / np.sqrt(within * (1.0 / n[first] + 1.0 / n[second]) / 2.0)
+    return difference, np.where(statistic > _limit(len(scores), df), 0.0, 1.0)
+
+
+@cache
+def _limit(k: int, df: int) -> float:
+    return float(stats.studentized_range.isf(0.05, k, df))
+
+
+def by_evalstats(scores: FloatArray) -> Found:
+    """Return the comparison of evalstats with its defaults."""
+    import evalstats
+
+    table = _long(scores)
+    table[["model", "item", "prompt"]] = table[["model", "item", "prompt"]].astype(str)
+    found = evalstats.compare(evalstats.load_from(table), factors="model").to_frame()["pairwise"]
+    pairs = {
+        (int(of.a), int(of.b)): (float(of.diff), float(of.p_value)) for of in found.itertuples()
+    }
+    ordered = []
+    for i, j in zip(*np.triu_indices(len(scores), 1), strict=True):
+        difference, p = pairs[i, j] if (i, j) in pairs else pairs[j, i]
+        ordered.append((difference if (i, j) in pairs else -difference, p))
+    differences, p_values = np.array(ordered).T
+    return differences, p_values
+
+
 def _of_items(scores: FloatArray) -> FloatArray:
     """Return differences of all pairs by item, averaged over prompts."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # an item without any score
-        means = np.nanmean(scores, axis=2)
+    means = _over_prompts(scores)
     first, second = np.triu_indices(len(scores), 1)
     return np.asarray(means[first] - means[second])
 
 
-METHODS = {"mixed model": by_mixed_model, "paired t": by_paired_t, "bootstrap": by_bootstrap}
+def _over_prompts(scores: FloatArray) -> FloatArray:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # an item without any score
+        return np.asarray(np.nanmean(scores, axis=2))
+
+
+METHODS = {
+    "mixed model": by_mixed_model,
+    "paired t": by_paired_t,
+    "bootstrap": by_bootstrap,
+    "Tukey without items": by_tukey,
+}
+PEERS = {"evalstats": by_evalstats}
 
 
 def judged(found: Found, k: int, step: float) -> tuple[bool, bool, float]:
@@ -112,36 +211,44 @@ def judged(found: Found, k: int, step: float) -> tuple[bool, bool, float]:
     return bool(wrong.any()), covers, share
 
 
-def rows(args: argparse.Namespace) -> Iterator[dict[str, object]]:
-    """Yield a row for each condition and method."""
-    sizes = (args.models, args.items, args.prompts)
-    for kind, missing, step in itertools.product(("0/1", "t"), (0.0, 0.2), (0.0, STEP)):
-        rng = np.random.default_rng(1)
-        results: dict[str, list[tuple[bool, bool, float]]] = {name: [] for name in METHODS}
-        for _ in range(args.data_sets):
-            scores = drawn(rng, kind, sizes, step, missing)
-            for name, method in METHODS.items():
-                results[name].append(judged(method(scores), args.models, step))
-        for name, found in results.items():
-            false, covered, share = np.array(found, dtype=float).mean(axis=0)
-            yield {
-                "scores": kind, "missing": missing, "step": step, "method": name,
-                "models": args.models, "items": args.items, "prompts": args.prompts,
-                "data_sets": args.data_sets, "false": false, "covered": covered, "found": share,
-            }  # fmt: skip
+def rows(of: Condition, methods: dict[str, Method], n: int) -> Iterator[dict[str, object]]:
+    """Yield a row for each method, of the same data sets."""
+    # Each condition has draws of its own, so that their errors are independent.
+    rng = np.random.default_rng(zlib.crc32(repr(tuple(of)).encode()))
+    results: dict[str, list[tuple[bool, bool, float]]] = {name: [] for name in methods}
+    for _ in range(n):
+        scores = drawn(rng, of)
+        for name, method in methods.items():
+            results[name].append(judged(method(scores), of.models, of.step))
+    for name, found in results.items():
+        false, covered, share = np.array(found, dtype=float).mean(axis=0)
+        yield {
+            **of._asdict(), "items": ITEMS, "method": name, "data_sets": n,
+            "false": false, "covered": covered, "found": share,
+        }  # fmt: skip
 
 
 def main() -> None:
-    """Run the conditions, and keep their rows."""
+    """Run the conditions that are not in the file, and keep their rows."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, default in (("data-sets", 100), ("models", 6), ("items", 60), ("prompts", 3)):
-        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--data-sets", type=int, default=300)
+    parser.add_argument("--peers", action="store_true")
     args = parser.parse_args()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", vcomp.VcompWarning)
-        table = pd.DataFrame(list(rows(args)))
-    table.to_csv(RESULTS, index=False, float_format="%.4g")
-    print(table.to_string())
+    methods = PEERS if args.peers else METHODS
+    table = pd.read_csv(RESULTS) if RESULTS.exists() else pd.DataFrame(columns=["method"])
+    for of in conditions():
+        if args.peers and (of.missing or (of.models, of.prompts) != COMPARED):
+            continue
+        same = table["method"].isin(methods)
+        for name, value in of._asdict().items():
+            same &= table[name] == value if name in table else False
+        if same.any():
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", vcomp.VcompWarning)
+            table = pd.concat([table, pd.DataFrame(list(rows(of, methods, args.data_sets)))])
+        table.to_csv(RESULTS, index=False, float_format="%.4g")
+        print(table.tail(len(methods)).to_string(header=False), flush=True)
 
 
 if __name__ == "__main__":
