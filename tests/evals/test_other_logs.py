@@ -230,6 +230,37 @@ def instance(item, score, result="acc", **more):
     }  # fmt: skip
 
 
+PROMPTFOO_CSV = """question,[openai:a] Say {{question}},[b] Say {{question}}
+"2 + 2,\nplease","[PASS] (1.00, style: 0.50)\n\n4, yes","[FAIL] (0.25)\n\nfive\n\nFail Reason: no"
+3 + 3,"[PASS] 6","[ERROR] (0.00)\n\ntimeout"
+3 + 3,"[FAIL] 7","[PASS] (1.00)\n\n6"
+"""
+
+
+def test_promptfoo_csv(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text(PROMPTFOO_CSV, "utf-8")
+    logs = vcomp.evals.read(path, metadata=["question"])
+    assert rows(logs, "model", "item", "epoch", "metric", "question", "score") == [
+        ["openai:a", "0", 1, "score", "2 + 2,\nplease", 1.0],
+        ["openai:a", "0", 1, "style", "2 + 2,\nplease", 0.5],
+        ["b", "0", 1, "score", "2 + 2,\nplease", 0.25],
+        ["openai:a", "1", 1, "score", "3 + 3", 1.0],
+        ["openai:a", "1", 2, "score", "3 + 3", 0.0],
+        ["b", "1", 2, "score", "3 + 3", 1.0],
+    ]
+    assert logs.unscored["problem"].tolist() == ["failed: timeout"]
+    assert logs.report[["format", "samples", "failed"]].to_numpy().tolist() == [
+        ["promptfoo", 6, 1]
+    ]
+    path.write_text(PROMPTFOO_CSV.replace('"[PASS] 6"', "six"), "utf-8")
+    with pytest.raises(vcomp.DataError, match="row 2: an output begins 'six'"):
+        vcomp.evals.read(path)
+    assert len(vcomp.evals.read(path, unreadable="skip").table) == 5
+    path.write_text("q,[a] x,score\n1,2,1\n", "utf-8")
+    assert vcomp.evals.read(path).report["format"].item() == "table"
+
+
 INSTANCES = [
     instance("a", 1.0), instance("a", 0.25, "f1"), instance("b", 0.0, error="timeout"),
     instance("b", 0.5, "f1"), instance("a", 0.0, evaluation_id="again"),

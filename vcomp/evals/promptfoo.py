@@ -1,7 +1,9 @@
-"""Logs of promptfoo: the JSON export, or its rows as lines."""
+"""Logs of promptfoo: the JSON export, its rows as lines, or its CSV with a column an output."""
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,8 +25,17 @@ _ERROR = 2
 """failureReason of a row that has no answer; 1 is an assertion that does not hold."""
 
 
+_OUTPUT = re.compile(r"\[(?P<provider>.+?)\] (?P<prompt>.*)", re.DOTALL)
+"""Head of a column of outputs."""
+
+_CELL = re.compile(r"\[(?P<how>PASS|FAIL|ERROR)\](?: \((?P<score>-?[\d.]+)(?P<named>, [^)]*)?\))?")
+"""Beginning of an output: whether it passed, its score and the named ones, if it has any."""
+
+
 def recognises(file: LogFile, _: Wanted) -> bool:
     """Return whether this is an export, or a row."""
+    if not (file.is_json or file.is_zip or file.is_parquet):
+        return _is_csv(file)
     first = file.first
     is_row = {"promptIdx", "testIdx", "provider"} <= first.keys()
     return is_row or isinstance(within(first, "results", "results"), list)
@@ -32,6 +43,9 @@ def recognises(file: LogFile, _: Wanted) -> bool:
 
 def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
     """Yield the run of an export."""
+    if not file.is_json:
+        yield _read_csv(file, damage, wanted)
+        return
     if "results" not in file.first:
         rows = _Rows(_samples(wanted, {"task": file.path.stem}), wanted.metadata, None)
         file.objects(damage, rows.add)
@@ -56,6 +70,69 @@ def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
         failed=rows.failed,
         unreadable=damage.named,
     )
+
+
+def _is_csv(file: LogFile) -> bool:
+    """Return whether a table has columns of outputs, and these begin as outputs do."""
+    with file.opened() as stream:
+        if b"[" not in stream.readline(1 << 20):
+            return False
+    rows = _lines(file)
+    heads, row = next(rows, []), next(rows, [])
+    found = [cell for head, cell in zip(heads, row, strict=False) if _OUTPUT.match(head)]
+    return any(_CELL.match(cell) for cell in found)
+
+
+def _lines(file: LogFile) -> Iterator[list[str]]:
+    """Yield the rows of a table, whose cells may have several lines."""
+    with file.opened() as stream:
+        yield from csv.reader(str(line, "utf-8-sig", "replace") for line in stream)
+
+
+def _read_csv(file: LogFile, damage: Damage, wanted: Wanted) -> Run:
+    """Return the scores of the outputs; promptfoo rounds them to two decimals there."""
+    rows = _Rows(_samples(wanted, {"task": file.path.stem}), wanted.metadata, None)
+    lines = _lines(file)
+    heads = next(lines)
+    outputs = {k: at for k, head in enumerate(heads) if (at := _OUTPUT.match(head))}
+    for test, line in enumerate(lines):
+        with damage.at(f"row {test + 1}"):
+            if len(line) != len(heads):
+                raise UnreadableError(f"{len(line)} fields instead of {len(heads)}")
+            asked = {head: line[k] for k, head in enumerate(heads[: min(outputs)])}
+            for k, head in outputs.items():
+                cell = _CELL.match(line[k])
+                if cell is None and line[k].strip():
+                    raise UnreadableError(f"an output begins {line[k][:20]!r}, not [PASS] (1.00)")
+                if cell is not None:
+                    rows.add(_as_row(test, head, cell, line[k], asked))
+    return Run(
+        file.name,
+        NAME,
+        rows.rows.frame(),
+        identity=file.name,
+        samples=rows.n,
+        failed=rows.failed,
+        unreadable=damage.named,
+    )
+
+
+def _as_row(
+    test: int, head: re.Match[str], cell: re.Match[str], text: str, asked: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return an output as a row of the export."""
+    named = [part.rpartition(": ") for part in (cell["named"] or "").split(", ")[1:]]
+    failed = cell["how"] == "ERROR"
+    return {
+        "testIdx": test,
+        "provider": head["provider"],
+        "prompt": {"raw": head["prompt"]},
+        "vars": asked,
+        "score": cell["score"] or float(cell["how"] == "PASS"),
+        "namedScores": {name: value for name, _, value in named},
+        "failureReason": _ERROR if failed else 0,
+        "error": text[cell.end() :].strip() if failed else None,
+    }
 
 
 def _samples(wanted: Wanted, constant: Mapping[str, Any]) -> SampleRows:
@@ -98,6 +175,7 @@ class _Rows:
         asked = row.get("vars") or {}
         content = content_hash(asked)
         item, epoch = self._place(test, (identity, model, prompt, content))
+        content = content if asked else 0
         more = [asked.get(name) for name in self._metadata]
         first = (model, identity, prompt, item, epoch, content)
         self.n += 1
