@@ -18,7 +18,7 @@ import argparse
 import itertools
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -151,7 +151,7 @@ def _limit(k: int, df: int) -> float:
 
 def by_evalstats(scores: FloatArray) -> Found:
     """Return the comparison of evalstats with its defaults."""
-    import evalstats
+    import evalstats  # type: ignore[import-not-found]
 
     table = _long(scores)
     table[["model", "item", "prompt"]] = table[["model", "item", "prompt"]].astype(str)
@@ -160,7 +160,7 @@ def by_evalstats(scores: FloatArray) -> Found:
         (int(of.a), int(of.b)): (float(of.diff), float(of.p_value)) for of in found.itertuples()
     }
     ordered = []
-    for i, j in zip(*np.triu_indices(len(scores), 1), strict=True):
+    for i, j in itertools.combinations(range(len(scores)), 2):
         difference, p = pairs[i, j] if (i, j) in pairs else pairs[j, i]
         ordered.append((difference if (i, j) in pairs else -difference, p))
     differences, p_values = np.array(ordered).T
@@ -211,7 +211,7 @@ def judged(found: Found, k: int, step: float) -> tuple[bool, bool, float]:
     return bool(wrong.any()), covers, share
 
 
-def rows(of: Condition, methods: dict[str, Method], n: int) -> Iterator[dict[str, object]]:
+def rows(of: Condition, methods: Mapping[str, Method], n: int) -> Iterator[dict[str, object]]:
     """Yield a row for each method, of the same data sets."""
     # Each condition has draws of its own, so that their errors are independent.
     rng = np.random.default_rng(zlib.crc32(repr(tuple(of)).encode()))
@@ -246,7 +246,8 @@ def main() -> None:
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", vcomp.VcompWarning)
-            table = pd.concat([table, pd.DataFrame(list(rows(of, methods, args.data_sets)))])
+            found = pd.DataFrame(list(rows(of, methods, args.data_sets)))
+        table = pd.concat([table, found])
         table.to_csv(RESULTS, index=False, float_format="%.4g")
         print(table.tail(len(methods)).to_string(header=False), flush=True)
 
