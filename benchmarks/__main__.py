@@ -26,14 +26,19 @@ NAMES = (
 )
 """In the order of the pipeline."""
 
-ON_REQUEST = ("cliffs", "costs", "engines", "switches")
+ON_REQUEST = ("cliffs", "costs", "engines", "peers", "switches")
 """What takes very long, and is run by name only."""
 
 
 def main() -> None:
     arguments = _arguments()
     warnings.simplefilter("ignore", vcomp.VcompWarning)
-    settings = Settings(quick=arguments.quick, limit=arguments.limit)
+    settings = Settings(
+        quick=arguments.quick,
+        limit=arguments.limit,
+        gpboost=arguments.gpboost,
+        most_rows=arguments.rows,
+    )
     report, start = Report(), time.perf_counter()
     _compile()
     for name in arguments.names or NAMES:
@@ -56,6 +61,12 @@ def _arguments() -> argparse.Namespace:
         type=float,
         metavar="SECONDS",
         help="processor time of one long fit (default 60; quick 10)",
+    )
+    parser.add_argument(
+        "--gpboost", type=Path, metavar="PYTHON", help="peers: of an environment with GPBoost"
+    )
+    parser.add_argument(
+        "--rows", type=int, default=1_000_000, metavar="N", help="peers: most rows of the data"
     )
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in (*NAMES, *ON_REQUEST)]

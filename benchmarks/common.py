@@ -49,6 +49,8 @@ class Settings:
 
     quick: bool = False
     limit: float = 60.0
+    gpboost: Path | None = None
+    most_rows: int = 1_000_000
 
     @property
     def repeat(self) -> int:

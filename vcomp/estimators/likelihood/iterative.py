@@ -52,7 +52,7 @@ _ACCURATE = 0.02
 """Largest relative Monte Carlo error of variances of predicted effects: a hundredth of their
 standard errors."""
 
-_MOST_PROBES = 512
+_MOST_PROBES = 128
 """Largest number of probes, if the user requests no more."""
 
 _SECONDS = 0.12
