@@ -103,7 +103,7 @@ def test_notes_on_bounds_and_held_components():
     text = printed_words(bound.summary())
     assert bound.status in text
     assert "A component at its bound 0 has no standard error." in text
-    assert "Fixed effects: t with Satterthwaite's degrees of freedom." in text
+    assert "which take a component at its bound 0 as known." in text
     assert "A negative estimate" not in text
     below = vcomp.fit("y ~ (1|a) + (1|b)", data, method="anova")
     assert below.vcomp["a"] < 0.0

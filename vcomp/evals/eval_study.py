@@ -43,6 +43,9 @@ _HALF = "half_of_rows"
 _SCORE = ["mean", "std_error", "df", "low", "high"]
 """Columns of a score."""
 
+_DDF: Literal["unbounded"] = "unbounded"
+"""Prompts and judges are few: an interaction that is estimated at 0 is not known to be 0."""
+
 _MOST_TASKS = 6
 """Tasks whose scores are printed."""
 
@@ -99,8 +102,8 @@ class EvalStudy(display.Printed):
                 f"there is no column {task!r} of several tasks that are all there is", column=task
             )
         if self.comparisons is None:
-            return self.fit.marginal_means(task, alpha=self.alpha).table[_SCORE]
-        by_task = self.fit.marginal_means(self.roles.model, by=task, alpha=self.alpha)
+            return self.fit.marginal_means(task, alpha=self.alpha, ddf=_DDF).table[_SCORE]
+        by_task = self.fit.marginal_means(self.roles.model, by=task, alpha=self.alpha, ddf=_DDF)
         return by_task.table[_SCORE]
 
     @cached_property
@@ -532,7 +535,9 @@ def _compared(
     """Return the means of models with their errors, their pairs, and models without a mean."""
     at = {FIXED[0]: weights} if weights else None
     several = roles.levels[roles.model] > 1
-    means = fit.marginal_means([roles.model] if several else [], at=at, test=test, alpha=alpha)
+    means = fit.marginal_means(
+        [roles.model] if several else [], at=at, test=test, alpha=alpha, ddf=_DDF
+    )
     table, pairs = means.table[_SCORE], means.comparisons.get(())
     if not several:
         table = table.set_axis([only]).rename_axis(roles.model)

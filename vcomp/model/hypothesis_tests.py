@@ -110,11 +110,13 @@ class HypothesisTests(Fitted):
         ----------
         alpha : intervals have confidence 1 − alpha
         ddf : degrees of freedom of t: ``"satterthwaite"`` (Giesbrecht & Burns 1985; as lmerTest,
-            but a component at its bound 0 is not taken as known), ``"kenward-roger"`` (1997, with
-            its standard errors; after REML, by engines that factor) or ``"normal"``, with the
-            components treated as known. df is ∞ if the normal
-            distribution is used by choice or because no component is estimated, and nan if it is
-            used because the components have no covariance matrix
+            with a component at its bound 0 treated as known), ``"unbounded"`` (the same, but an
+            estimate of 0 is treated as uncertain: fewer degrees of freedom, which few levels of a
+            facet need), ``"kenward-roger"`` (1997, with its standard errors, components at their
+            bound as uncertain; after REML, by engines that factor) or ``"normal"``, with all
+            components treated as known. df is ∞ if the normal distribution is used by choice or
+            because no component is estimated, and nan if it is used because the components have
+            no covariance matrix
         cov_type : ``"model"`` for the covariance matrix that follows from the components;
             ``"robust"`` for that of rows that may be correlated in any way if they share a level
             of a facet, and are independent if they do not (clustered by all crossed facets,

@@ -523,10 +523,9 @@ def _on_fixed_effects(estimate: Estimate) -> list[str]:
         return [f"Fixed effects: normal distribution where df is missing, as {why}."]
     if np.isinf(df).all():
         return ["Fixed effects: normal distribution, as no component is estimated."]
-    zero = set(np.array(estimate.names[:-1])[estimate.values[:-1] == 0.0]) - set(estimate.held)
-    # Only without the information on it is a component at its bound taken as known.
-    is_known = zero and estimate.without_bounds is None
-    known = ", which take a component at its bound 0 as known" if is_known else ""
+    pairs = zip(estimate.names[:-1], estimate.values[:-1], strict=True)
+    at_bound = any(value == 0.0 and name not in estimate.held for name, value in pairs)
+    known = ", which take a component at its bound 0 as known" if at_bound else ""
     return [f"Fixed effects: t with Satterthwaite's degrees of freedom{known}."]
 
 

@@ -65,7 +65,7 @@ def test_satterthwaite_of_coefficients(name, method):
     np.testing.assert_array_equal(interval[1], table["high"])
 
 
-@pytest.mark.parametrize("ddf", ["satterthwaite", "kenward-roger"])
+@pytest.mark.parametrize("ddf", ["unbounded", "kenward-roger"])
 def test_a_component_at_its_bound_is_not_known(ddf):
     # Two treatments of 5 plots with 4 rows each; plots differ less than their rows make them.
     plot = np.repeat(np.arange(10), 4)
@@ -76,15 +76,20 @@ def test_a_component_at_its_bound_is_not_known(ddf):
     df = res.fixed_effects(ddf=ddf)["df"]
     # A treatment of plots has the degrees of freedom of plots, one of rows those of rows.
     np.testing.assert_allclose(df, [df["Intercept"], 10 - 2, 40 - 10 - 1], rtol=1e-9)
+    # lmerTest's take the component as known: least squares.
+    np.testing.assert_allclose(res.df_fe, 40 - 3, rtol=1e-9)
 
 
-def test_a_held_component_is_known():
+@pytest.mark.parametrize("held", [{}, {"g": 0.0}])
+def test_satterthwaite_at_a_bound_takes_the_component_as_known(held):
     data = pd.DataFrame({"g": list("aabbccdd"), "x": [1.0, 2.0, 0.5, 3.0, 1.0, 0.0, 2.0, 4.0]})
     data["y"] = [1.0, 3.0, 1.1, 2.8, 0.9, 3.2, 1.2, 3.1]
-    res = vcomp.fit("y ~ x + (1|g)", data, hold={"g": 0.0})
+    res = vcomp.fit("y ~ x + (1|g)", data, hold=held)
+    assert res.vcomp["g"] == 0.0
     # What is left is least squares, whose df are those of the residual.
     np.testing.assert_allclose(res.df_fe, 6.0, rtol=1e-10)
-    np.testing.assert_allclose(res.fixed_effects(ddf="kenward-roger")["df"], 6.0, rtol=1e-10)
+    for ddf in ("unbounded", "kenward-roger") if held else ():
+        np.testing.assert_allclose(res.fixed_effects(ddf=ddf)["df"], 6.0, rtol=1e-10)
 
 
 def test_known_components_leave_the_normal_distribution():

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from vcomp.inference.hypotheses.matrix_tests import HypothesisTest
 
-DegreesOfFreedom: TypeAlias = Literal["satterthwaite", "kenward-roger", "normal"]
+DegreesOfFreedom: TypeAlias = Literal["satterthwaite", "unbounded", "kenward-roger", "normal"]
 _DDF: tuple[DegreesOfFreedom, ...] = get_args(DegreesOfFreedom)
 
 CovarianceOfFixed: TypeAlias = Literal["model", "robust"]
@@ -48,6 +48,7 @@ _COVARIANCES: tuple[CovarianceOfFixed, ...] = get_args(CovarianceOfFixed)
 
 _WORDS = {
     "satterthwaite": "F-test with Satterthwaite's degrees of freedom",
+    "unbounded": "F-test with Satterthwaite's degrees of freedom, no component known to be 0",
     "kenward-roger": "F-test of Kenward and Roger",
     "normal": "Wald test, components as if known",
 }
@@ -316,7 +317,7 @@ class FixedFit:
             return Satterthwaite.normal(self.estimate.cov_beta), L
         if ddf == "kenward-roger":
             return self._kenward_roger(L)
-        found = satterthwaite_of(self.estimate)
+        found = satterthwaite_of(self.estimate, bounds=ddf != "unbounded")
         if found is not None:
             return found, L
         if self.stats is None:
@@ -331,9 +332,10 @@ class FixedFit:
 
     def _robust(self, ddf: str) -> Clustered | Satterthwaite:
         """Return tests with variances from the rows, eq. (11.10)."""
-        if ddf == "kenward-roger":
+        if ddf in ("kenward-roger", "unbounded"):
+            does = "corrects" if ddf == "kenward-roger" else "is of"
             raise EstimationError(
-                "ddf='kenward-roger' corrects the covariance matrix of the model; with "
+                f"ddf={ddf!r} {does} the covariance matrix of the model; with "
                 "cov_type='robust' use ddf='satterthwaite' or 'normal'"
             )
         estimate = self.estimate
@@ -381,7 +383,7 @@ class FixedFit:
                 "ddf='kenward-roger' needs forms that the engine of these data does not have; use "
                 "ddf='satterthwaite'"
             )
-        covariance, known = uncertain_components(estimate, "expected")
+        covariance, known = uncertain_components(estimate, "expected", bounds=False)
         own = next(iter(estimate.covariances.values()))
         free = ~known & (estimate.values > 0.0)
         certificate = estimate.certificate

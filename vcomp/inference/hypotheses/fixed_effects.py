@@ -3,7 +3,9 @@
 Satterthwaite's degrees of freedom of a contrast are docs/explanation/mathematics.md, eq. (11.5)
 (Giesbrecht & Burns 1985); several contrasts are tested by rotation (Fai & Cornelius 1996), as in
 lmerTest. Kenward and Roger (1997) also correct Cov(β̂) for the error of the components and scale F,
-eqs. (11.6) to (11.8). Held components are treated as known, those at their bound as estimated.
+eqs. (11.6) to (11.8). Held components are treated as known, and by Satterthwaite's method those at
+their bound unless asked otherwise, as in lmerTest; by Kenward and Roger's they are not, as in
+pbkrtest.
 Standard errors that assume neither the components nor normal effects are eqs. (11.10) and (11.11).
 """
 
@@ -495,17 +497,17 @@ def _f_tail(statistic: float, df: tuple[float, float]) -> float:
 
 
 def uncertain_components(
-    estimate: Estimate, kind: str | None = None
+    estimate: Estimate, kind: str | None = None, *, bounds: bool = True
 ) -> tuple[FloatArray, BoolArray]:
     """Return the covariance matrix of the components for tests of fixed effects.
-
-    The information of components at their bound counts as it does without bounds, eq. (6.3): that
-    few levels gave an estimate of zero does not make the variance known.
 
     Parameters
     ----------
     estimate : of the components
     kind : of information, the first of the estimate if None
+    bounds : whether a component at its bound is treated as known. If not, the information on it
+        counts as without bounds, eq. (6.3): an estimate of zero from few levels does not make the
+        variance known
 
     Returns
     -------
@@ -515,7 +517,7 @@ def uncertain_components(
     """
     held: BoolArray = np.array([name in estimate.held for name in estimate.names])
     covariance = estimate.covariances[kind or next(iter(estimate.covariances))]
-    if estimate.without_bounds is not None:
+    if not bounds and estimate.without_bounds is not None:
         return estimate.without_bounds[1], held
     errors = estimate.fixed_errors
     known: BoolArray = ~(estimate.values > 0.0)
@@ -530,13 +532,21 @@ def degrees_of_freedom(estimate: Estimate) -> FloatArray:
     return np.full(estimate.beta.size, np.nan) if errors is None else errors.df
 
 
-def satterthwaite_of(estimate: Estimate) -> Satterthwaite | None:
-    """Return Satterthwaite's tests of a fit, None if the slopes are not known."""
+def satterthwaite_of(estimate: Estimate, *, bounds: bool = True) -> Satterthwaite | None:
+    """Return Satterthwaite's tests of a fit, None if the slopes are not known.
+
+    Parameters
+    ----------
+    estimate : with its fixed effects
+    bounds : as of :func:`uncertain_components`
+    """
     errors = estimate.fixed_errors
     by_solves = not isinstance(estimate.cov_beta, np.ndarray)
     if errors is None or (errors.slopes is None and not by_solves):
         return None
-    return Satterthwaite(estimate.cov_beta, errors.slopes, *uncertain_components(estimate))
+    return Satterthwaite(
+        estimate.cov_beta, errors.slopes, *uncertain_components(estimate, bounds=bounds)
+    )
 
 
 def fixed_errors_of(
