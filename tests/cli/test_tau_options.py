@@ -105,7 +105,7 @@ def test_a_fit_of_several_facets_has_their_sizes():
     for fixed in ((), ("--fixed", "query")):
         printed = output_of(*given, *fixed)
         table = res.expected_tau(topic=[20, 150], query=2, fixed=fixed[1:])
-        assert "Correlation of a ranking by n topic × query with the true ranking" in printed
+        assert "Correlation of a ranking by n topics × queries with the true ranking" in printed
         assert "Estimator: shrunken, " in printed
         for row in table.itertuples():
             assert f"{row.estimate:.3f}   [{row.low:.3f}, {row.high:.3f}]" in printed

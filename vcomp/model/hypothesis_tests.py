@@ -112,7 +112,8 @@ class HypothesisTests(Fitted):
         ddf : degrees of freedom of t: ``"satterthwaite"`` (Giesbrecht & Burns 1985; as lmerTest,
             with a component at its bound 0 treated as known), ``"unbounded"`` (the same, but an
             estimate of 0 is treated as uncertain: fewer degrees of freedom, which few levels of a
-            facet need), ``"kenward-roger"`` (1997, with its standard errors, components at their
+            facet need; fixed parts with a factor of hundreds of levels have those of the former),
+            ``"kenward-roger"`` (1997, with its standard errors, components at their
             bound as uncertain; after REML, by engines that factor) or ``"normal"``, with all
             components treated as known. df is ∞ if the normal distribution is used by choice or
             because no component is estimated, and nan if it is used because the components have

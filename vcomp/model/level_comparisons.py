@@ -66,7 +66,7 @@ _LEAST_SHARE = 0.005
 
 _DEGREES = {
     "satterthwaite": "Satterthwaite's degrees of freedom",
-    "unbounded": "Satterthwaite's degrees of freedom, no component known to be 0",
+    "unbounded": "Satterthwaite's degrees of freedom without bounds",
     "kenward-roger": "Kenward and Roger's degrees of freedom",
     "normal": "components as if known",
 }

@@ -517,7 +517,9 @@ def uncertain_components(
     """
     held: BoolArray = np.array([name in estimate.held for name in estimate.names])
     covariance = estimate.covariances[kind or next(iter(estimate.covariances))]
-    if not bounds and estimate.without_bounds is not None:
+    # Sparse columns have no slopes of terms at zero.
+    has_slopes = isinstance(estimate.cov_beta, np.ndarray)
+    if not bounds and has_slopes and estimate.without_bounds is not None:
         return estimate.without_bounds[1], held
     errors = estimate.fixed_errors
     known: BoolArray = ~(estimate.values > 0.0)
