@@ -61,7 +61,7 @@ NOT_MEASURED = """
     results.accuracy results.expected_tau results.glance results.tidy
     results.gstudy results.fixed_effects results.cov_params results.cov_vcomp results.anova_table
     results.plot results.r2 results.varcorr results.error_variances results.icc results.anova
-    results.marginal_means results.wald_test
+    results.marginal_means results.wald_test results.components_at results.random_effects_cov
     """
 """Functions that take components, published numbers or stored results, or that others call."""
 

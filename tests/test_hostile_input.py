@@ -203,9 +203,13 @@ ARGUMENTS = {
     "marginal_means": ("g",),
     "interval_source": ("auto",),
     **dict.fromkeys(
-        ("compare_levels", "influence", "jackknife", "profile", "quantity", "resample", "test"),
+        (
+            *("compare_levels", "influence", "jackknife", "profile", "quantity"),
+            *("random_effects_cov", "resample", "test"),
+        ),
         ("a",),
     ),
+    "components_at": ({"x": 1.0},),
 }
 
 
