@@ -223,6 +223,25 @@ def test_disconnected_pieces_and_communities():
     assert max(engine.products["probes"]) < 30
 
 
+def test_constants_of_pieces_with_a_small_residual():
+    """They move from one term to the other at the price of ridges of 1e-7 of the diagonal."""
+    data, rng = crossed(3000, 100, 200), np.random.default_rng(1)
+    a, b = data["a"], data["b"] // 5 * 5 + data["a"] % 5
+    y = rng.normal(size=100)[a] + 0.6 * rng.normal(size=200)[b] + 1e-3 * rng.normal(size=3000)
+    stats = statistics_of("y ~ (1|a) + (1|b)", data.assign(b=b, y=y))
+    v = np.array([1.0, 0.36, 1e-6])
+    engine = IterativeLikelihood(stats, reml=True, n_levels=0)
+    exact = BlockedLikelihood(stats, reml=True)
+    solution, expected = engine.solution(v), exact.solution(v)
+    variances, _ = expected.variances()
+    for t in range(2):
+        error = np.abs(solution.effects[t] - expected.effects[t])
+        assert (error <= 0.01 * np.sqrt(variances[t])).all()  # what the tolerance allows
+    average = exact.information(v, "average")
+    scale = np.sqrt(np.outer(np.diagonal(average), np.diagonal(average)))
+    np.testing.assert_allclose(engine.information(v) / scale, average / scale, atol=1e-5)
+
+
 def test_the_same_seed_gives_the_same_numbers():
     stats = statistics_of("y ~ (1|a) + (1|b)", crossed(3000, 150, 300))
     v = np.array([1.0, 0.4, 1.1])

@@ -26,6 +26,12 @@ COLUMNS_AT_ONCE = 32
 _OF_FORMS = 100.0
 """Factor of the tolerance where only forms are needed, whose errors are of second order."""
 
+_OF_EFFECTS = 0.01
+"""Largest error of predicted effects, in their standard errors."""
+
+_FINEST = 1e-14
+"""Smallest tolerance: rounding error of the products leaves no smaller residual."""
+
 SolveKind: TypeAlias = tuple[str, int, tuple[int, ...]]
 """Kind of right-hand sides, number of their block of columns, and terms in the equations."""
 
@@ -114,10 +120,11 @@ class Context:
             for key, b in zip(keys, sides.values(), strict=True)
         ]
         has_start = any(key in self.starts for key in keys)
+        tols = [_tolerances(system, name, b, tol or self.tol) for (name, _), b in sides.items()]
         solved = system.solve(
             np.concatenate(list(sides.values()), axis=1),
             np.concatenate(starts, axis=1) if has_start else None,
-            tol or self.tol,
+            np.concatenate(tols),
         )
         ends = np.cumsum([b.shape[1] for b in sides.values()])[:-1]
         solutions = [np.ascontiguousarray(x) for x in np.split(solved.x, ends, axis=1)]
@@ -125,6 +132,23 @@ class Context:
             self.solved[key] = x
             self.products.setdefault(name, []).append(solved.iterations)
         return list(zip(solutions, np.split(solved.residual, ends, axis=1), strict=True))
+
+
+def _tolerances(system: SparseSystem, name: str, b: FloatArray, tol: float) -> FloatArray:
+    """Return the tolerance of each right-hand side.
+
+    A solution with the residual r differs from the exact one by at most √(r'S⁻¹r/σ²_e) standard
+    errors of any contrast of effects. S is at least the ridges σ²_e/σ²_t, and near them along
+    constants that move from one term to another, of which sums of scores have a small share.
+    """
+    tols = np.full(b.shape[1], tol)
+    if name in OF_RESPONSE and b.size:
+        least = float((system.ridge / system.diagonal).min())
+        squares = (1.0 / system.diagonal) @ np.square(b)
+        squares = np.maximum(squares, np.finfo(float).tiny)
+        exact = _OF_EFFECTS * np.sqrt(least * system.residual / squares)
+        tols = np.minimum(tols, np.maximum(exact, _FINEST))
+    return tols
 
 
 class NearInverse:

@@ -100,7 +100,7 @@ class SparseEquations:
         """Return the equations at components `v`, the residual last."""
         ridges = np.array([v[-1] / v[t] for t in self.active])
         tail = np.repeat(ridges[1:], self.sizes[1:])
-        return SparseSystem(self, self.lead_n + ridges[:1], self.tail_n + tail)
+        return SparseSystem(self, self.lead_n + ridges[:1], self.tail_n + tail, tail, v[-1])
 
 
 @dataclass(frozen=True)
@@ -121,11 +121,15 @@ class SparseSystem:
     equations : the parts that do not depend on the components
     lead : (q,) the diagonal of A
     tail : (m,) the diagonal of K
+    ridge : (m,) its part σ²_e/σ²_t
+    residual : σ²_e
     """
 
     equations: SparseEquations
     lead: FloatArray
     tail: FloatArray
+    ridge: FloatArray
+    residual: float
 
     @cached_property
     def inverse_lead(self) -> FloatArray:
@@ -172,7 +176,7 @@ class SparseSystem:
         self,
         b: FloatArray,
         start: FloatArray | None,
-        tol: float,
+        tol: float | FloatArray,
         *,
         most_products: int = _MAX_PRODUCTS,
     ) -> Solved:
@@ -182,7 +186,7 @@ class SparseSystem:
         ----------
         b : right-hand sides, (m, c)
         start : first values, zeros if None
-        tol : as a share of the right-hand side
+        tol : as a share of the right-hand side; it may be one for each
         most_products : number of products with S after which it is given up
 
         Raises
