@@ -44,7 +44,11 @@ def test_components_have_the_names_of_the_page(formula, options, names):
     data["score"] = np.random.default_rng(1).normal(size=len(data))
     given = eval(f"dict({options})")
     res = vcomp.fit(formula.replace("\\|", "|"), data, **given)
-    assert list(res.vcomp.index) == re.findall("`(.+?)`", names)
+    found = re.findall("`(.+?)`", names)
+    assert list(res.vcomp.index) == found
+    written = [f"{'cov' if ',' in name else 'var'}({name})" for name in found]
+    assert list(res.params.index[-len(found) :]) == written
+    assert all(f"`{name}`" in PAGE for name in ("var(sys[x])", "cov(sys[(Intercept),x])"))
     assert len(COMPONENTS) == 4
 
 

@@ -44,7 +44,10 @@ def _dense(res, data=DATA):
 
 def test_components_have_names_and_a_matrix(res):
     assert list(res.vcomp.index) == NAMES
-    assert res.params.index[-4:].tolist() == [f"var({name})" for name in NAMES]
+    parameters = ["var(g)", "var(g[x])", "cov(g[(Intercept),x])", "var(Residual)"]
+    assert res.params.index[-4:].tolist() == res.model.data.param_names[-4:] == parameters
+    assert [n for n in res.iterations if "(" in n] == parameters
+    assert [n for n in res.bootstrap(2, rng=1).frame if "(" in n] == parameters
     assert res.status == "Converged."
 
 
@@ -232,7 +235,7 @@ def test_bootstrap_intervals_hold_the_estimates(res):
 
 
 def test_intervals_of_covariances_may_be_negative(res):
-    low, high = res.conf_int(interval="wald").loc["var(g[(Intercept),x])"]
+    low, high = res.conf_int(interval="wald").loc["cov(g[(Intercept),x])"]
     half = 1.959963984540054 * res.bse_vcomp["g[(Intercept),x]"]
     assert low == pytest.approx(res.vcomp.iloc[2] - half, rel=1e-9)
     assert high == pytest.approx(res.vcomp.iloc[2] + half, rel=1e-9)
@@ -469,7 +472,7 @@ def test_what_depends_on_the_covariate_is_refused(res):
 def test_a_covariance_is_no_variance_in_a_quantity():
     turned = vcomp.fit("y ~ x + (x|g)", DATA.assign(x=-DATA["x"]))
     found = turned.quantity("g[(Intercept),x]", negative="zero")
-    low, high = turned.conf_int().loc["var(g[(Intercept),x])"]
+    low, high = turned.conf_int().loc["cov(g[(Intercept),x])"]
     assert found.estimate == turned.vcomp["g[(Intercept),x]"] < 0.0
     assert (found.low, found.high) == (low, high)
     assert turned.tidy()["kind"].tolist()[-4:] == [

@@ -28,6 +28,7 @@ from .formula_terms import Formula as Formula
 from .formula_terms import RandomTerm as RandomTerm
 from .formula_terms import ResidualGroups as ResidualGroups
 from .formula_terms import names_in as names_in
+from .formula_terms import parameter_names as parameter_names
 from .formula_terms import refuse as refuse
 from .formula_terms import traits_of as traits_of
 from .least_squares_means import LevelRows as LevelRows

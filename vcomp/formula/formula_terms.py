@@ -6,7 +6,8 @@ A :class:`Formula` holds text and names alone, without data or patsy objects.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
@@ -386,6 +387,31 @@ def _short(term: RandomTerm) -> str:
     """Return the name of an effect in that of a covariance."""
     (effect,) = term.effects
     return "(Intercept)" if effect == INTERCEPT else effect
+
+
+def parameter_names(names: Sequence[str]) -> list[str]:
+    """Return names of components among those of fixed effects: ``var(…)``, and ``cov(…)``.
+
+    A component is a covariance if the variances of both its effects are among the names.
+
+    Examples
+    --------
+    >>> parameter_names(["g", "g[x]", "g[(Intercept),x]", "Residual"])
+    ['var(g)', 'var(g[x])', 'cov(g[(Intercept),x])', 'var(Residual)']
+    """
+    known = set(names)
+    return [f"{'cov' if _is_covariance(name, known) else 'var'}({name})" for name in names]
+
+
+def _is_covariance(name: str, known: Collection[str]) -> bool:
+    """Whether a name is ``group[first,second]``, and both its effects have known variances."""
+    for bracket in re.finditer(r"\[", name) if name.endswith("]") else ():
+        group, inside = name[: bracket.start()], name[bracket.end() : -1]
+        for comma in re.finditer(",", inside):
+            effects = inside[: comma.start()], inside[comma.end() :]
+            if all((group if e == "(Intercept)" else f"{group}[{e}]") in known for e in effects):
+                return True
+    return False
 
 
 def factors_of(terms: Iterable[str]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from vcomp.data import WeightsOfRows
 from vcomp.design import Structure
 from vcomp.estimators import Certificate, Estimate
 from vcomp.exceptions import EstimationError, guarded
-from vcomp.formula import refuse
+from vcomp.formula import parameter_names, refuse
 from vcomp.inference import Quantities
 from vcomp.inference.hypotheses import FixedFit, degrees_of_freedom
 from vcomp.inference.intervals import (
@@ -91,7 +91,7 @@ class Estimates(Fitted):
 
         The columns are ``llf``, ``step`` (its kind: start, scale, AI, Newton or EM), ``fraction``
         of it, ``newton_decrement`` (in standard errors), ``kkt_residual``,
-        ``n_bound`` (components at zero) and ``var(…)`` for every component.
+        ``n_bound`` (components at zero) and ``var(…)`` or ``cov(…)`` for every component.
         """
         import pandas as pd
 
@@ -104,8 +104,8 @@ class Estimates(Fitted):
             "kkt_residual": [point.kkt_residual for point in log],
             "n_bound": [point.n_bound for point in log],
         }
-        for place, name in enumerate(self._record.estimate.names):
-            columns[f"var({name})"] = [point.components[place] for point in log]
+        for place, name in enumerate(parameter_names(self._record.estimate.names)):
+            columns[name] = [point.components[place] for point in log]
         return pd.DataFrame(columns).rename_axis("iteration")
 
     @property
@@ -284,7 +284,7 @@ class Estimates(Fitted):
 
     @property
     def params(self) -> pd.Series:
-        """Fixed effects, then components as ``var(sys)``, …, ``var(Residual)``."""
+        """Fixed effects, then components as ``var(…)``, covariances of slopes as ``cov(…)``."""
         return joined(self.fe_params, self.vcomp, "params")
 
     @property
@@ -382,10 +382,11 @@ def matrix(values: FloatArray, names: Sequence[str]) -> pd.DataFrame:
 
 
 def joined(fixed: pd.Series, components: pd.Series, name: str) -> pd.Series:
-    """Return fixed effects, then components as ``var(sys)``, …, ``var(Residual)``."""
+    """Return fixed effects, then components as ``var(…)``, covariances of slopes as ``cov(…)``."""
     import pandas as pd
 
-    both: pd.Series = pd.concat([fixed, components.rename(index=lambda term: f"var({term})")])
+    renamed = components.set_axis(parameter_names(components.index))
+    both: pd.Series = pd.concat([fixed, renamed])
     return both.rename(name)
 
 

@@ -37,7 +37,15 @@ from vcomp.estimators.likelihood import (
     choose_engine,
 )
 from vcomp.exceptions import EstimationError, VcompError, guarded, warn
-from vcomp.formula import RESIDUAL, caller_environment, left_out_note, parse, refuse, traits_of
+from vcomp.formula import (
+    RESIDUAL,
+    caller_environment,
+    left_out_note,
+    parameter_names,
+    parse,
+    refuse,
+    traits_of,
+)
 from vcomp.inference.hypotheses import fixed_errors_of
 from vcomp.model.record import FitRecord, TablesOfFit
 from vcomp.model.results import VarianceComponentsResults
@@ -349,7 +357,7 @@ class VarianceComponentsModel(LikelihoodOfData):
     @property
     def data(self) -> Any:
         """Names as statsmodels' tables read them: ``param_names``, ``xnames`` and ``ynames``."""
-        components = [f"var({name})" for name in self.component_names]
+        components = parameter_names(self.component_names)
         return SimpleNamespace(
             param_names=[*self.exog_names, *components],
             xnames=self.exog_names,

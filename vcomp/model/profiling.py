@@ -14,7 +14,7 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators import Estimate
 from vcomp.estimators.likelihood import LikelihoodEngine, MatricesLikelihood, choose_engine
 from vcomp.exceptions import EstimationError, check_alpha
-from vcomp.formula import EffectMatrix
+from vcomp.formula import EffectMatrix, parameter_names
 from vcomp.inference import Quantities, Smooth, profile, read_correlation, read_quantity
 from vcomp.inference.intervals import Limits
 from vcomp.inference.profile import (
@@ -328,14 +328,16 @@ def _requested(
     matrices: Sequence[EffectMatrix],
 ) -> dict[str, _Parameter | Quantities | Smooth]:
     """Return the parameter, or the quantity of components, for every requested name."""
+    parameters = parameter_names(names)
     if what is None:
-        names_of: Sequence[str] = [f"var({name})" for name in names if name not in held]
+        free = zip(names, parameters, strict=True)
+        names_of: Sequence[str] = [full for name, full in free if name not in held]
     else:
         names_of = [what] if isinstance(what, str) else list(what)
     if not names_of:
         raise EstimationError("what= names no parameter, or all components are held")
     known = {name: _Parameter(t, is_fixed=False) for t, name in enumerate(names)}
-    known |= {f"var({name})": _Parameter(t, is_fixed=False) for t, name in enumerate(names)}
+    known |= {name: _Parameter(t, is_fixed=False) for t, name in enumerate(parameters)}
     # As in `params`, a name that a fixed effect and a component share means the fixed effect.
     known |= {name: _Parameter(j, is_fixed=True) for j, name in enumerate(fixed)}
     requested: dict[str, _Parameter | Quantities | Smooth] = {}

@@ -13,7 +13,7 @@ from vcomp import display, plots
 from vcomp._typing import FloatArray, LongArray
 from vcomp.display import SYMBOLS
 from vcomp.exceptions import PlanError, check_known, check_one_of, did_you_mean
-from vcomp.formula import REPLICATE
+from vcomp.formula import REPLICATE, parameter_names
 from vcomp.gtheory import DStudy, first_two_way, requirement_ratio
 from vcomp.inference import TwoWayMeanSquares
 from vcomp.inference.intervals import F_INTERVALS
@@ -238,7 +238,8 @@ class SubsampleStudy(display.Printed):
         sizes = np.repeat(self.cells, self.trials, axis=0)
         columns: dict[str, Any] = dict(zip(self.facets, sizes.T, strict=True))
         columns["trial"] = np.tile(np.arange(self.trials), len(self.cells))
-        components = {name: f"var({name})" for name in self.replicates.names}
+        names = self.replicates.names
+        components = dict(zip(names, parameter_names(names), strict=True))
         columns |= {components.get(q, q): self.values(q).ravel() for q in self.quantities}
         return pd.DataFrame(columns)
 

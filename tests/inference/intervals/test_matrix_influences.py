@@ -206,5 +206,5 @@ def test_covariances_of_balanced_data_are_differences_of_independent_mean_square
             for sign, a, c in ((1.0, plus, minus), (1.0, minus, plus))
         )
         limits = s.prod() / 4.0 * np.array([low, -high])
-        found = res.conf_int(alpha=alpha, interval="mls").loc["var(g[(Intercept),x])"]
+        found = res.conf_int(alpha=alpha, interval="mls").loc["cov(g[(Intercept),x])"]
         np.testing.assert_allclose(found, limits, rtol=1e-5)

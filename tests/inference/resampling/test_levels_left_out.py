@@ -211,7 +211,7 @@ def test_jackknifed_covariances_have_the_natural_scale():
     pseudo = n * res.vcomp.iloc[2] - (n - 1) * left_out.values[:, 2]
     half = stats.t.ppf(0.975, n - 1) * pseudo.std(ddof=1) / np.sqrt(n)
     for found in (left_out.conf_int(), res.conf_int(interval=left_out)):
-        low, high = found.loc["var(g[(Intercept),x])"]
+        low, high = found.loc["cov(g[(Intercept),x])"]
         assert (low, high) == pytest.approx((pseudo.mean() - half, pseudo.mean() + half), rel=1e-9)
         assert (found.loc["var(g)"] > 0.0).all()
     assert t.low == pytest.approx(low, rel=1e-9)

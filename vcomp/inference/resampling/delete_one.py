@@ -23,6 +23,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.design import Design
 from vcomp.exceptions import DataError, EstimationError, check_alpha
+from vcomp.formula import parameter_names
 from vcomp.inference.intervals import Limits
 from vcomp.inference.quantities import TRANSFORMS, Quantities, Scale, Smooth
 from vcomp.inference.resampling.collection import (
@@ -170,7 +171,7 @@ class Jackknife(Replicates):
         import pandas as pd
 
         found = self.limits(Quantities("linear", np.eye(len(self.names))), alpha)
-        names = [f"var({name})" for name in self.names]
+        names = parameter_names(self.names)
         return pd.DataFrame({0: found.low, 1: found.high}, index=names)
 
     def of(

@@ -19,6 +19,7 @@ from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.codec import from_plain, read_array, read_member, to_plain
 from vcomp.data import replacing
 from vcomp.exceptions import DataError, EstimationError, check_alpha
+from vcomp.formula import parameter_names
 from vcomp.inference.intervals import Limits
 from vcomp.inference.quantities import TRANSFORMS, Projected, Quantities, Scale, Smooth
 
@@ -100,15 +101,15 @@ class Replicates:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """A row for each replicate: fixed effects, ``var(…)`` of the components, llf, converged.
+        """A row for each replicate: fixed effects, components, llf, converged.
 
-        With an adjustment, also ``adjusted(…)`` of the components. The index, ``replicate``, is
-        the number of the replicate.
+        Components are ``var(…)``, covariances of slopes ``cov(…)``. With an adjustment, also
+        ``adjusted(…)`` of the components. The index, ``replicate``, numbers the replicates.
         """
         import pandas as pd
 
         columns: dict[str, Any] = dict(zip(self.fixed_names, self.beta.T, strict=True))
-        columns |= {f"var({n})": x for n, x in zip(self.names, self.values.T, strict=True)}
+        columns |= dict(zip(parameter_names(self.names), self.values.T, strict=True))
         if self.adjusted is not None:
             columns |= {
                 f"adjusted({n})": x for n, x in zip(self.names, self.adjusted.T, strict=True)
@@ -160,7 +161,7 @@ class Replicates:
         components = self.values if self.adjusted is None else self.adjusted
         both = np.hstack([self.beta, components])[self.converged]
         ends = np.nanquantile(both, [alpha / 2.0, 1.0 - alpha / 2.0], axis=0)
-        names = [*self.fixed_names, *(f"var({name})" for name in self.names)]
+        names = [*self.fixed_names, *parameter_names(self.names)]
         return pd.DataFrame(ends.T, index=names)
 
     def plot(
