@@ -16,7 +16,7 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.design import Chunk, CovarianceBlocks, Grid, PartialGrid
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.formula import WIDE
-from vcomp.numerics import MixedColumns, check_memory
+from vcomp.numerics import check_memory
 from vcomp.numerics.kernels import ONCE, group_sums, pair_counts
 from vcomp.statistics.cross_products import (
     CrossProducts,
@@ -26,6 +26,7 @@ from vcomp.statistics.cross_products import (
     resum,
 )
 from vcomp.statistics.crossed_table import CrossedTable, find_crossed_table
+from vcomp.statistics.factor_columns import has_wide_factor
 from vcomp.statistics.groupings import (
     Groupings,
     GroupSums,
@@ -102,8 +103,7 @@ class Statistics:
             )
         if chunk.weights is not None:  # strata and grids are of scores of one variance
             return cls(make_cells=lambda: chunk, log_weights=chunk.log_weights)
-        # A factor with many levels has a sparse elimination of its own.
-        strata = None if grid is None or has_wide_factor(chunk) else stratify(chunk, grid)
+        strata = None if grid is None else stratify(chunk, grid)
         return cls(strata, lambda: chunk, None, grid, partial_grid)
 
     @classmethod
@@ -605,14 +605,3 @@ def find_wide_products(
         yy=float(gram[0, 0]),
     )
     return WideProducts(products, columns.dense_at, columns.sparse_at)
-
-
-def has_wide_factor(chunk: Chunk, least: int = WIDE.factor) -> bool:
-    """Return whether the sparse columns of X are those of one factor with many levels."""
-    columns = chunk.columns
-    return (
-        isinstance(columns, MixedColumns)
-        and columns.sparse_at.size >= least
-        and chunk.multiplicity is None
-        and columns.sparse_levels() is not None
-    )

@@ -5,7 +5,7 @@ Strata are the preferred statistics: every estimator is fast if a design has the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,6 +34,7 @@ from vcomp.numerics import (
 )
 from vcomp.numerics.kernels import group_sums, place_rows
 from vcomp.statistics.cross_products import cell_moments
+from vcomp.statistics.factor_columns import find_axis_columns, has_wide_factor
 from vcomp.statistics.groupings import (
     BLOCKS,
     Groupings,
@@ -89,22 +90,29 @@ def stratify(
     EstimationError
         If its tables would not fit into memory.
     """
+    if len(grid.axes) > most_axes:
+        return None
+    along = find_axis_columns(chunk, grid)
     size = float(grid.n_combinations) * grid.n_cells * chunk.n_fixed
-    # Sparse columns would become tables much larger than they are.
-    is_too_wide = isinstance(chunk.columns, MixedColumns) and size > most_wide
-    if len(grid.axes) > most_axes or is_too_wide:
+    # Sparse columns would become tables much larger than they are; and a factor with many levels
+    # has a sparse elimination of its own.
+    is_wide = isinstance(chunk.columns, MixedColumns) and size > most_wide
+    if along is None and (is_wide or has_wide_factor(chunk)):
         return None
     if groupings is None:
         groupings = find_groupings(chunk.terms, grid)
     single = groupings.remainder.n_groupings
-    vary = _vary(chunk)
-    tabulate = partial(_tabulate, chunk, grid, groupings, vary, free_bytes)
+    tabled = chunk if along is None else along.without(chunk)
+    vary = _vary(tabled)
+    tabulate = partial(_tabulate, tabled, grid, groupings, vary, free_bytes)
     layout = layout_of(chunk.terms, chunk.facet_sizes, grid, groupings)
     if grid.n_cells == 1 and grid.axes:
-        split, constant = _split_axes_alone(chunk, grid, groupings, vary, free_bytes)
+        split, present = _split_axes_alone(tabled, grid, groupings, vary, free_bytes)
     else:
-        split, constant = split_columns(tabulate(), groupings), []
-    strata = strata_of(split, layout, groupings, intercept=not all(vary), constant=constant)
+        split, present = split_columns(tabulate(), groupings), None
+    if along is not None and present is not None:
+        split, present = along.added(split, present, grid.shape)
+    strata = strata_of(split, layout, groupings, intercept=not all(vary), present=present)
     return replace(strata, cells=tabulate if single in groupings.of_term else None)
 
 
@@ -114,10 +122,11 @@ def _split_axes_alone(
     groupings: Groupings,
     vary: Sequence[bool],
     free_bytes: Callable[[], float],
-) -> tuple[dict[tuple[int, ...], GroupedColumns], list[int]]:
-    """Return the columns of every stratum where all facets are axes; and the constant ones.
+) -> tuple[dict[tuple[int, ...], GroupedColumns], dict[tuple[int, ...], list[int]]]:
+    """Return the columns of every stratum where all facets are axes, and which of [y X] each has.
 
-    The table of a cell is one number: the table of all combinations is split in place.
+    Constant columns are in the stratum of the mean alone. The table of a cell is one number: the
+    table of all combinations is split in place.
     """
     tables, products = _means_of_cells(chunk, grid, groupings, vary, free_bytes)
     first = _first_row(chunk)
@@ -129,7 +138,8 @@ def _split_axes_alone(
         contrasts: GroupedColumns((means,), nothing if contrasts else within)
         for contrasts, means in split_combinations(tables, grid.shape, first, vary).items()
     }
-    return split, np.flatnonzero([False, *(not v for v in vary)]).tolist()
+    every, some = list(range(1 + len(vary))), varying.tolist()
+    return split, {contrasts: some if contrasts else every for contrasts in split}
 
 
 def strata_of(
@@ -138,14 +148,14 @@ def strata_of(
     groupings: Groupings,
     *,
     intercept: bool,
-    constant: Sequence[int] = (),
+    present: Mapping[tuple[int, ...], Sequence[int]] | None = None,
 ) -> StratumStatistics:
     """Return the strata with their columns.
 
     Parameters
     ----------
     split : y and X in each stratum
-    constant : columns of [y X] that strata other than the mean lack
+    present : the columns of [y X] that each stratum has, others being zero in it; None for all
     layout : where the groups of the terms are
     groupings : of the cells by the terms
     intercept : whether a column of X is constant, so that the others and y are centred
@@ -153,7 +163,8 @@ def strata_of(
     grid, nested = layout.grid, groupings.are_nested
     n = groupings.remainder.tables.group_n[-1]
     b = len(split[()].within)
-    present = {s: [j for j in range(b) if not s or j not in constant] for s in split}
+    if present is None:
+        present = dict.fromkeys(split, range(b))
     of_strata = {}
     for subset, columns in split.items():
         own = columns.within
