@@ -4,7 +4,8 @@
 with ten rows a level and five covariates, ratings with a power law, and InstEval. GPBoost is
 installed in an environment that the user names; without one its fits are omitted. Fits are stored
 in ``peers.csv`` as soon as they are measured, and are not measured again; delete the file, or some
-of its lines, to measure them once more. ``docs/explanation/how-it-scales.md`` has the table.
+of its lines, to measure them once more. ``docs/explanation/how-it-scales.md`` has the table, and
+``tests/benchmarks/test_peers.py`` compares the two.
 """
 
 from __future__ import annotations
@@ -188,11 +189,11 @@ def write(lines: list[dict[str, Any]]) -> None:
 
 def table() -> str:
     """Return the stored lines as a table of the page."""
-    lines = ["| data | rows | program | seconds | processor | below | SE | share |"]
+    lines = ["| data | rows | program | processor | GiB | below | SE | share |"]
     lines.append("|---" * 8 + "|")
     for x in read():
-        wall, cpu = x["wall"] or x["engine"], x["cpu"] or "–"
-        cells = (x["data"], f"{int(x['rows']):,}", x["program"], wall, cpu)
-        last = (x["below"] or "–", x["errors"] or "–", x["share"] or "–")
-        lines.append("| " + " | ".join((*cells, *last)) + " |")
+        shown = (x["cpu"] or x["engine"], *(x[k] or "–" for k in ("gib", *FIELDS[-3:])))
+        lines.append(
+            f"| {x['data']} | {int(x['rows']):,} | {x['program']} | {' | '.join(shown)} |"
+        )
     return "\n".join(lines)

@@ -1,0 +1,50 @@
+"""The page of scaling has the stored measurements, and what it says of them holds."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.bench_peers import PROGRAMS, read, table
+
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "how-it-scales.md"
+
+
+def seconds():
+    """Return processor seconds by data and program, of those that ended."""
+    return {(x["data"], x["program"]): float(x["cpu"]) for x in read() if x["cpu"]}
+
+
+def test_the_page_has_the_stored_lines():
+    assert table() in PAGE.read_text(encoding="utf-8")
+
+
+def test_every_line_was_measured_or_says_why_not():
+    for line in read():
+        assert line["program"] in PROGRAMS
+        assert line["gib"] if line["cpu"] else line["engine"].startswith("more than")
+
+
+@pytest.mark.parametrize("size", [10_000, 100_000])
+def test_ten_times_as_fast_where_levels_meet_at_random(size):
+    cpu = seconds()
+    for other in (size, size // 4):
+        data = f"{size:,} × {other:,}"
+        assert cpu[data, "vcomp REML"] < 0.11 * cpu[data, "GPBoost iterative"]
+
+
+def test_exact_fits_of_ten_thousand_rows_take_as_long_as_the_peer():
+    cpu, data = seconds(), "1,000 × 1,000"
+    assert 0.8 < cpu[data, "vcomp REML"] / cpu[data, "GPBoost iterative"] < 1.3
+
+
+def test_monte_carlo_errors_are_below_a_thousandth_of_a_standard_error():
+    shares = [float(x["share"]) for x in read() if x["program"].startswith("vcomp")]
+    assert max(shares) < 0.001
+
+
+def test_memory_is_above_the_peers_below_a_million_rows():
+    gib = {(x["data"], x["program"]): float(x["gib"]) for x in read() if x["gib"]}
+    rows = {x["data"]: int(x["rows"]) for x in read()}
+    for (data, program), theirs in gib.items():
+        if program == "GPBoost iterative":
+            assert (gib[data, "vcomp REML"] < theirs) == (rows[data] >= 1_000_000)
