@@ -52,7 +52,7 @@ def test_each_deviation_is_found_by_its_own_test():
         ("normality", "residuals"): {"noise": heavy},
         ("outliers", "residuals"): {"noise": heavy},
         ("equal variances", "residuals by system"): {"noise": unequal},
-        ("uncorrelated", "residuals of every two system over topic"): {"noise": groups},
+        ("uncorrelated", "residuals of every two systems over topic"): {"noise": groups},
         ("additivity", "system and topic"): {"bend": 0.7},
         ("uncorrelated effects", "system with topic effects"): {"bend": 0.7},
     }
@@ -72,7 +72,7 @@ def test_a_fit_and_its_score_matrix_have_the_same_diagnosis():
     pd.testing.assert_frame_equal(of_scores.table, of_fit.table)
     pd.testing.assert_frame_equal(of_fit.table, res.diagnose(n=39).table)
     other = res.diagnose(object="topic", n=39)
-    assert "residuals of every two topic over system" in set(other.table["of"])
+    assert "residuals of every two topics over system" in set(other.table["of"])
     with pytest.raises(PlanError, match="is not a facet of the fit"):
         res.diagnose(object="sistem")
     with pytest.raises(PlanError, match="columns are named for scores"):
@@ -194,7 +194,7 @@ def test_figure_1_of_urbano_2016(shared_data):
     assert of_two["r"] > 0.5
     assert of_two["p_value"] <= 0.05
     assert p_values(diagnosis)["uncorrelated effects", "system with topic effects"] <= 0.05
-    assert p_values(diagnosis)["uncorrelated", "residuals of every two system over topic"] <= 0.01
+    assert p_values(diagnosis)["uncorrelated", "residuals of every two systems over topic"] <= 0.01
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ def test_accuracies():
 
 def test_diagnoses():
     text = str(vcomp.diagnose(LONG, n=19, **NAMED))
+    assert "residuals of every two models over query" in text
     assert text.startswith("Assumptions of 5 model × 12 query")
     assert "system" not in text
     assert "topic" not in text

@@ -101,7 +101,7 @@ def test_the_kurtosis_widens_standard_errors(kurtosis):
 )
 def test_f_tests_by_their_true_level(level, matters, table):
     own = replace(table, f_level=level)
-    for of in ("residuals of every two system over topic", "system with topic effects",
+    for of in ("residuals of every two systems over topic", "system with topic effects",
                "residuals by system"):  # fmt: skip
         one = Deviation("uncorrelated", of, 0.5, 0.01, 0.0)
         assert answers([one], SIZES, own)["F test"].matters == matters

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.inference.assumptions.samples import AssumptionTest, blocks, p_of
 from vcomp.numerics import f_quantile
@@ -260,6 +261,11 @@ class TwoWayTable:
         """(n_rows, n_columns) cells that are not missing."""
         return np.asarray(~np.isnan(self.values))
 
+    @property
+    def pairs(self) -> str:
+        """What is correlated, ``"residuals of every two systems over topic"``."""
+        return f"residuals of every two {display.levels_of(self.column)} over {self.row}"
+
     @cached_property
     def projection(self) -> Projection:
         """The projection of the observed cells on what rows and columns leave."""
@@ -419,7 +425,7 @@ def findings_of(table: TwoWayTable, n: int, rng: np.random.Generator) -> TableFi
             p_of(by_row, with_rows), _beyond(by_row, with_rows), "r beyond chance", how,
         ),
         AssumptionTest(
-            "uncorrelated", f"residuals of every two {table.column} over {table.row}", between,
+            "uncorrelated", table.pairs, between,
             p_of(between, squares), _beyond(between, squares), "r beyond chance", how,
         ),
     )  # fmt: skip

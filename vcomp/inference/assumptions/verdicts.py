@@ -298,8 +298,7 @@ def _of_normal_theory(found: Sequence[Deviation]) -> Verdict:
 def _of_f_test(found: Sequence[Deviation], table: TableFindings) -> Verdict:
     column, row = table.table.column, table.table.row
     number = f"F test of {column} over {row}"
-    about = (f"residuals of every two {column} over {row}", f"{column} with {row} effects",
-             f"residuals by {column}")  # fmt: skip
+    about = (table.table.pairs, f"{column} with {row} effects", f"residuals by {column}")
     if not any(d.of in about and d.is_sure for d in found):
         return Verdict(number, "no", "No deviation from equal variances of differences is shown.")
     level = table.f_level
