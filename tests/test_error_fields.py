@@ -60,13 +60,22 @@ def test_fields_are_copied_and_pickled(remade):
 
 
 NAMES = {
-    "column": re.compile(r"\b(column|facet|factor|covariate)\s+$"),
+    "column": re.compile(r"\b(column|facet|factor|covariate|(size|sizes|levels|counts) of)\s+$"),
     "term": re.compile(r"\b(term|component)\s+$"),
-    "level": re.compile(r"\blevel\s+$"),
+    "level": re.compile(r"\b(level|system|topic)\s+$"),
 }
+VARIABLES = {"facet": "column", "column": "column", "term": "term", "component": "term"}
+"""What variables of these names are, wherever a message has them."""
+
 ERRORS = {name for name in vcomp.__all__ if name.endswith("Error")}
-OPTIONS = {("identify.py", "column"), ("located_rows.py", "level")}
-"""Messages about the columns of X by number, and about the option `level`."""
+OPTIONS = {
+    ("identify.py", "column"),
+    ("located_rows.py", "level"),
+    ("pairwise_result.py", "column"),
+    ("powered.py", "column"),
+}
+"""Messages about the columns of X by number, the option `level`, a column of a table of results,
+and a facet that is an example."""
 
 
 def unset_fields(tree):
@@ -76,7 +85,7 @@ def unset_fields(tree):
         if not (is_error and node.args and isinstance(node.args[0], ast.JoinedStr)):
             continue
         given = {keyword.arg for keyword in node.keywords}
-        parts = node.args[0].values
+        parts = [ast.Constant(""), *node.args[0].values]
         for before, part in pairwise(parts):
             if not (isinstance(before, ast.Constant) and isinstance(part, ast.FormattedValue)):
                 continue
@@ -84,8 +93,10 @@ def unset_fields(tree):
                 part.value, ast.Name | ast.Attribute | ast.Subscript
             ):
                 continue
+            of_variable = VARIABLES.get(getattr(part.value, "id", ""))
             for field, pattern in NAMES.items():
-                if pattern.search(before.value) and field not in given:
+                is_named = pattern.search(before.value) or field == of_variable
+                if is_named and field not in given:
                     yield node.lineno, field
 
 

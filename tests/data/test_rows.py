@@ -178,7 +178,8 @@ def test_what_missing_may_be(missing):
 
 
 def test_fewer_rows_than_parameters():
-    with pytest.raises(vcomp.DataError, match=r"4 rows are too few for 4 parameters \(1 fixed"):
+    numbers = r"4 rows are too few for 4 parameters \(1 fixed effect and 3 variance components\)"
+    with pytest.raises(vcomp.DataError, match=numbers):
         vcomp.fit("y ~ (1|a) + (1|b)", FRAME.assign(b=[1, 1, 2, 2] * 5).iloc[[0, 1, 4, 6]])
 
 

@@ -29,7 +29,7 @@ def test_points_are_the_items(analysis):
     legend = [text.get_text() for text in ax.get_legend().get_texts()]
     flagged = int(table["flagged"].sum())
     assert legend == [f"not flagged ({len(table) - flagged})", f"flagged ({flagged})"]
-    assert "1 items have no correlation" in ax.get_xlabel()
+    assert "without a correlation: 1 item" in ax.get_xlabel()
 
 
 def test_worst_items_have_names(analysis):

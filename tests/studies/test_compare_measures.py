@@ -350,7 +350,7 @@ def test_data_by_name_that_cannot_be(frame):
         vcomp.compare_measures(f"ap {BOTH}", [frame, frame])
     with pytest.raises(vcomp.DataError, match="two measures are called '1'"):
         vcomp.compare_measures(f"ap {BOTH}", {1: frame, "1": frame})
-    with pytest.raises(vcomp.DataError, match="rows have no value in 'g'"):
+    with pytest.raises(vcomp.DataError, match="column 'g' is missing in"):
         vcomp.compare_measures(f"ap {BOTH}", frame.assign(g=[None, *["a", "b"] * 35, "a"]), by="g")
 
 

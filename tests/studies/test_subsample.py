@@ -12,6 +12,7 @@ from scipy.stats import f
 
 import vcomp
 from tests.helpers.designs import balanced, unbalanced
+from vcomp.display import counted
 from vcomp.model.row_access import fitted_again
 from vcomp.studies.subsample import Subsets
 from vcomp.studies.subsample_result import quantile, span_of
@@ -235,7 +236,7 @@ def test_what_cannot_be_fitted_is_said():
     failed = int((~found.replicates.converged).sum())
     assert found.table["n"].unique().tolist() == [12 - failed]
     assert found.frame["Erho2"].isna().sum() == failed
-    assert f"{failed} subsets have no estimates" in str(found)
+    assert f"{counted(failed, 'subset')} gave no estimates" in str(found)
     assert found.span("Erho2", 0).length >= 0.0
 
 

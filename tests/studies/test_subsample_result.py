@@ -128,7 +128,7 @@ def test_the_table_and_its_summary(fitted):
     assert printed["b"] == [str(n) for n in CELLS[:, 1]]
     assert "of a test with b = 20" in words
     assert "levels of b needed for 0.9 in 95 %" in words
-    assert "3 subsets have no estimates and are left out." in words
+    assert "3 subsets gave no estimates: left out." in words
     assert "left out" not in printed_words(given(fitted, rho, phi).summary())
 
 

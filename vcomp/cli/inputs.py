@@ -74,7 +74,7 @@ def sizes_argument(texts: Sequence[str]) -> dict[str, list[float]]:
         if not equals or not facet:
             raise PlanError(f"{part!r} is not a size; write FACET=N or FACET=N,N such as topic=50")
         if facet in sizes:
-            raise PlanError(f"the size of {facet!r} is given twice")
+            raise PlanError(f"the size of {facet!r} is given twice", column=facet)
         sizes[facet] = _sizes(numbers, part)
     return sizes
 
@@ -90,7 +90,9 @@ def single_sizes(texts: Sequence[str]) -> dict[str, float]:
     sizes = sizes_argument(texts)
     several = [facet for facet, numbers in sizes.items() if len(numbers) > 1]
     if several:
-        raise PlanError(f"give one size of {several[0]!r}, not {len(sizes[several[0]])}")
+        raise PlanError(
+            f"give one size of {several[0]!r}, not {len(sizes[several[0]])}", column=several[0]
+        )
     return {facet: numbers[0] for facet, numbers in sizes.items()}
 
 
@@ -139,7 +141,7 @@ def columns_argument(texts: Sequence[str]) -> dict[str, str]:
         if not equals or not facet or not column:
             raise PlanError(f"{text!r} is not a facet; write NAME=COLUMN such as p=person")
         if facet in columns:
-            raise PlanError(f"the column of {facet!r} is given twice")
+            raise PlanError(f"the column of {facet!r} is given twice", column=facet)
         columns[facet] = column
     return columns
 

@@ -44,10 +44,14 @@ def group_codes(groups: Any, levels: Iterable[Any], facet: str) -> LongArray:
     try:
         codes = [numbers.setdefault(group, len(numbers)) for group in labels]
     except TypeError:
-        raise DataError(f"groups of {facet!r} must be labels, not {labels[0]!r}") from None
+        raise DataError(
+            f"groups of {facet!r} must be labels, not {labels[0]!r}", column=facet
+        ) from None
     if len(numbers) < 2:
         raise DataError(
-            f"all {len(names)} levels of {facet!r} are in one group; two groups or more are needed"
+            f"all {len(names)} levels of {facet!r} are in one group; two groups or more "
+            "are needed",
+            column=facet,
         )
     return np.array(codes, dtype=np.int64)
 
@@ -70,7 +74,8 @@ def codes_of_facet(groups: Any, design: Design, facet: str) -> LongArray:
     if above:
         raise DataError(
             f"{facet!r} is nested in {' and '.join(sorted(above))}, and levels that are drawn by "
-            "group are not nested"
+            "group are not nested",
+            column=facet,
         )
     levels = next(f.levels for f in design.facets if f.name == facet)
     return group_codes(groups, levels, facet)
@@ -111,7 +116,8 @@ def _looked_up(groups: Any, level: Any, facet: str) -> Any:
     if not hasattr(groups, "keys"):
         raise DataError(
             f"groups of {facet!r} must be a mapping from its levels to groups, or a function of a "
-            f"level, not {type(groups).__name__}"
+            f"level, not {type(groups).__name__}",
+            column=facet,
         )
     known: Sequence[Any] = list(groups.keys())
     for key in (level, str(level)):

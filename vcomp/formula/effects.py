@@ -183,11 +183,15 @@ def _checked(design: BrennanDesign, sizes: Mapping[str, Any]) -> dict[str, int]:
             )
         if not is_whole(size) or size < 1:
             raise PlanError(
-                f"the size of {facet!r} must be a whole number of at least 1, not {size!r}"
+                f"the size of {facet!r} must be a whole number of at least 1, not {size!r}",
+                column=facet,
             )
     missing = [f for f in design.facets if f not in sizes]
     if missing:
-        raise PlanError(f"the size of {missing[0]!r} is missing; pass sizes={{{missing[0]!r}: …}}")
+        raise PlanError(
+            f"the size of {missing[0]!r} is missing; pass sizes={{{missing[0]!r}: …}}",
+            column=missing[0],
+        )
     return {facet: int(sizes[facet]) for facet in known if facet in sizes}
 
 

@@ -251,7 +251,8 @@ class Formula:
         if n_rows <= n_parameters:
             raise DataError(
                 f"{n_rows} rows are too few for {n_parameters} parameters "
-                f"({n_fixed} fixed effects and {n_components} variance components)"
+                f"({n_fixed} fixed effect{'s' * (n_fixed != 1)} and {n_components} variance "
+                "components)"
             )
 
     def names(self, *, response: bool = True) -> list[str]:

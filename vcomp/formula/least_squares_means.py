@@ -95,7 +95,8 @@ def level_rows(fixed: FixedPart, facet: str, means: FloatArray | None) -> LevelR
     if info.type == "numerical":
         raise FormulaError(
             f"{facet!r} is a numerical covariate of the fixed part, which has a slope and no "
-            f"levels; write C({quoted(facet)}) in the formula to compare its values as levels"
+            f"levels; write C({quoted(facet)}) in the formula to compare its values as levels",
+            column=facet,
         )
     from patsy import builtins
 

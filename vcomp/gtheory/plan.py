@@ -368,11 +368,13 @@ def _planned_sizes(
         if outer in given:
             raise PlanError(
                 f"the counts of {facet!r} give the number of levels of {outer!r}; leave out "
-                f"{outer}=..."
+                f"{outer}=...",
+                column=facet,
             )
         if outer in implied:
             raise PlanError(
-                f"counts of both {implied[outer]!r} and {facet!r} within {outer!r}: pass layout="
+                f"counts of both {implied[outer]!r} and {facet!r} within {outer!r}: pass layout=",
+                column=facet,
             )
         implied[outer] = facet
     needed = [f for f in facets if f not in given and f not in implied]
@@ -424,7 +426,9 @@ def _fill_counts(
     """Replace counts by effective sizes in the plans that have counts."""
     for k, value in enumerate(values):
         if not isinstance(value, Counts):
-            raise PlanError(f"give counts of {facet!r} in every plan, or a number in every plan")
+            raise PlanError(
+                f"give counts of {facet!r} in every plan, or a number in every plan", column=facet
+            )
         n_outer, n_inner = effective_sizes(value, outer_is_object=outer in objects)
         sizes[which == k, facets.index(facet)] = n_inner
         if outer not in objects:
@@ -439,7 +443,8 @@ def _outer_facet(facet: str, design: BrennanDesign) -> str:
         where = f"is nested in {listed(sorted(direct))}" if direct else "is not nested"
         raise PlanError(
             f"counts are for a facet that is nested in one other, and {facet!r} {where} in "
-            f"'{design}'; pass layout= with the planned observations"
+            f"'{design}'; pass layout= with the planned observations",
+            column=facet,
         )
     return next(iter(direct))
 
@@ -447,7 +452,9 @@ def _outer_facet(facet: str, design: BrennanDesign) -> str:
 def _gstudy_size(facet: str, components: VarianceComponents) -> float:
     size = components.sizes.get(facet, math.nan)
     if not (math.isfinite(size) and size > 0):
-        raise PlanError(f"the size of {facet!r} in the G-study is not known; pass {facet}=...")
+        raise PlanError(
+            f"the size of {facet!r} in the G-study is not known; pass {facet}=...", column=facet
+        )
     return size
 
 

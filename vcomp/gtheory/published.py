@@ -574,5 +574,5 @@ def _gstudy_sizes(
                 ", ".join(sorted(nested_in)),
                 did_you_mean(facet, [*nested_in, REPLICATE]),
             )
-            raise PlanError(f"sizes has {facet!r}; the facets are {known}{hint}")
+            raise PlanError(f"sizes has {facet!r}; the facets are {known}{hint}", column=facet)
     return {facet: float(positive_size(facet, n)) for facet, n in sizes.items()}

@@ -165,7 +165,8 @@ def anova_of_components(
     if split:
         raise PlanError(
             f"the size of {split[0]!r} is {display.number(sizes[split[0]])}, not a whole number: "
-            "an unbalanced design has no mean squares that follow from its components"
+            "an unbalanced design has no mean squares that follow from its components",
+            column=split[0],
         )
     df, expected = expectations(names, facets, sizes)
     squares = expected @ values
@@ -226,7 +227,8 @@ def anova_of_mean_squares(
         split = next(f for f, n in sizes.items() if n != int(n))
         raise PlanError(
             f"the size of {split!r} is {display.number(sizes[split])}, not a whole number: pass "
-            "the degrees of freedom of an unbalanced design as well, df="
+            "the degrees of freedom of an unbalanced design as well, df=",
+            column=split,
         )
     implied, expected = expectations(names, facets, sizes)
     if df is None:
@@ -275,7 +277,8 @@ def sizes_of_df(
         if own not in at:
             raise PlanError(
                 f"the number of levels of {facet!r} does not follow from df, as no term is "
-                f"{':'.join(sorted(own))!r}; pass sizes="
+                f"{':'.join(sorted(own))!r}; pass sizes=",
+                column=facet,
             )
         groups = df[at[own]] + 1.0 + sum(df[k] for k, term in enumerate(facets) if term < own)
         n = groups / math.prod(sizes[f] for f in nested_in[facet])
@@ -284,7 +287,8 @@ def sizes_of_df(
                 f"df of {names[at[own]]!r} give {display.number(n)} levels of {facet!r}, not a "
                 "whole number: the design is not balanced, or a term is missing. Of an unbalanced "
                 "design pass sizes= as well; the size of "
-                f"{facet!r} is then the coefficient n0 of its expected mean squares"
+                f"{facet!r} is then the coefficient n0 of its expected mean squares",
+                column=facet,
             )
         sizes[facet] = float(round(n))
     return sizes
@@ -406,7 +410,9 @@ def nesting_of(terms: Sequence[frozenset[str]]) -> dict[str, frozenset[str]]:
             if facet in nested_in[other]:
                 raise PlanError(
                     f"{facet!r} and {other!r} always occur together, so it is not clear which "
-                    "is nested in which; add a component of the outer one, as 0 if it is not known"
+                    "is nested in which; add a component of the outer one, as 0 if it is not "
+                    "known",
+                    column=facet,
                 )
     return nested_in
 

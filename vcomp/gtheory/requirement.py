@@ -358,11 +358,14 @@ def free_facet(facet: str | None, plan: DStudyPlan) -> str:
     if facet is None:
         raise PlanError(f"which facet's size is required? pass facet=, one of {named}")
     if facet not in plan.facets:
-        raise PlanError(f"{facet!r} has no size in this D-study; facet= is one of {named}")
+        raise PlanError(
+            f"{facet!r} has no size in this D-study; facet= is one of {named}", column=facet
+        )
     if facet in plan.universe.fixed:
         raise PlanError(
             f"{facet!r} is fixed: its planned levels are the whole universe, so no size is "
-            "required"
+            "required",
+            column=facet,
         )
     return facet
 
@@ -511,7 +514,8 @@ def source_in_universe(
             raise PlanError(
                 f"the {replicates.kind} replicates are of other levels of {name!r}, which the "
                 "plan fixes or takes from a finite universe: Φ(λ) depends on the mean over its "
-                "levels. Use res.bootstrap(), or replicates of another facet"
+                "levels. Use res.bootstrap(), or replicates of another facet",
+                column=name,
             )
     if varied or not isinstance(source, FromReplicates):
         return source

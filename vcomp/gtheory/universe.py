@@ -142,7 +142,10 @@ def all_sizes(
         raise PlanError(f"sizes is a mapping such as {{'topic': [25, 50]}}, not {sizes!r}")
     twice = [f for f in n if f in sizes]
     if twice:
-        raise PlanError(f"the size of {twice[0]!r} is given twice, in sizes= and as {twice[0]}=")
+        raise PlanError(
+            f"the size of {twice[0]!r} is given twice, in sizes= and as {twice[0]}=",
+            column=twice[0],
+        )
     return {**sizes, **n}
 
 
@@ -170,7 +173,7 @@ def read_sizes(facet: str, wanted: Any) -> tuple[float | Counts, ...]:
     else:
         values = [wanted]
     if not values:
-        raise PlanError(f"no size is given for {facet!r}: its list is empty")
+        raise PlanError(f"no size is given for {facet!r}: its list is empty", column=facet)
     return tuple(v if isinstance(v, Counts) else positive_size(facet, v) for v in values)
 
 
@@ -195,7 +198,9 @@ def positive_size(facet: str, value: Any) -> float:
             size = math.inf  # an int that no float can hold
         if math.isfinite(size) and size > 0:
             return int(value) if isinstance(value, Integral) else size
-    raise PlanError(f"the size of {facet!r} must be a positive number, not {value!r}")
+    raise PlanError(
+        f"the size of {facet!r} must be a positive number, not {value!r}", column=facet
+    )
 
 
 def grid(columns: list[FloatArray]) -> FloatArray:
@@ -286,7 +291,8 @@ def read_object(
             whole = f" {name}" if part else ""
             raise PlanError(
                 f"{facet!r} is {part}the object of measurement{whole} and has no size; leave "
-                f"out {facet}=... or pass another object=..."
+                f"out {facet}=... or pass another object=...",
+                column=facet,
             )
     return objects, name
 
@@ -414,7 +420,8 @@ def _check_measured(
         if facet in objects:
             raise PlanError(
                 f"{facet!r} belongs to the object of measurement and cannot be in {what}=: its "
-                "levels are measured"
+                "levels are measured",
+                column=facet,
             )
         if facet == REPLICATE:
             raise PlanError("replicates are repeated measurements and always random")
@@ -434,7 +441,8 @@ def _check_outer(
             f"{facet!r} cannot be in {what}=: it is nested in {outer}, which "
             f"{'is' if len(random) == 1 else 'are'} random, so that the next study has other "
             f"levels of {facet}. Leave {facet} out of {what}=, or give {also}; if all levels of "
-            f"{outer} have the same levels of {facet}, cross them in the design"
+            f"{outer} have the same levels of {facet}, cross them in the design",
+            column=facet,
         )
 
 
@@ -445,7 +453,8 @@ def _check_within(inside: Sequence[str], design: BrennanDesign, objects: frozens
         if facet not in objects:
             raise PlanError(
                 f"within={facet!r}: objects are compared within levels of a facet that is a part "
-                f"of the object of measurement, which is {name}"
+                f"of the object of measurement, which is {name}",
+                column=facet,
             )
     if inside and not design.closure(inside) == frozenset(inside) < objects:
         raise PlanError(

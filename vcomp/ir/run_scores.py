@@ -257,7 +257,8 @@ def _grades(judged: list[JudgedDocument], name: str) -> dict[str, dict[str, int]
         if n > 1:
             raise DataError(
                 f"judgements {name!r}: document {document!r} of topic {topic!r} is judged twice; "
-                "two assessors are two sets, {'A': qrels, 'B': qrels}"
+                "two assessors are two sets, {'A': qrels, 'B': qrels}",
+                level=topic,
             )
     return grades
 

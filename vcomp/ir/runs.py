@@ -163,7 +163,8 @@ def read_judgements(source: Any) -> list[JudgedDocument]:
         if not relevance.is_integer():
             raise DataError(
                 f"the relevance of document {document!r} on topic {topic!r} is {given!r}, not a "
-                "whole number"
+                "whole number",
+                level=topic,
             )
         judged.append(JudgedDocument(topic, document, int(relevance), str(iteration)))
     if not judged:
@@ -179,11 +180,14 @@ def _documents(run: Any, what: str) -> Run:
         if not math.isfinite(score):
             raise DataError(
                 f"{what}: the score of document {document!r} on topic {topic!r} is {given!r}, "
-                "not a number"
+                "not a number",
+                level=topic,
             )
         of_topic = documents.setdefault(topic, {})
         if document in of_topic:
-            raise DataError(f"{what}: document {document!r} is twice on topic {topic!r}")
+            raise DataError(
+                f"{what}: document {document!r} is twice on topic {topic!r}", level=topic
+            )
         of_topic[document] = score
     return documents
 
@@ -201,7 +205,8 @@ def _rows(source: Any, values: tuple[str, ...], what: str) -> Iterator[tuple[Any
             if not isinstance(documents, Mapping):
                 raise DataError(
                     f"{what}: topic {topic!r} has a {type(documents).__name__}, not a dict of "
-                    "documents"
+                    "documents",
+                    level=topic,
                 )
             for document, value in documents.items():
                 yield (str(topic), str(document), value, "0")[: len(values) + 2]

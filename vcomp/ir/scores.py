@@ -149,7 +149,10 @@ class ScoreMatrix:
             return self
         empty = np.isnan(self.scores).all(axis=0)
         if empty.any():
-            raise DataError(f"system {self.systems[int(empty.argmax())]!r} has no score")
+            raise DataError(
+                f"system {self.systems[int(empty.argmax())]!r} has no score",
+                level=self.systems[int(empty.argmax())],
+            )
         means = np.nanmean(self.scores, axis=0)
         slack = _QUANTILE_FUZZ * np.abs(means).max()
         keep = np.flatnonzero(means >= np.quantile(means, fraction) - slack)
@@ -215,7 +218,8 @@ class ScoreMatrix:
             worst = int(lacking.argmax())
             raise DataError(
                 f"the systems have {keep.size} topics in common, and two are needed; system "
-                f"{self.systems[worst]!r} lacks most, {lacking[worst]:,} of {self.n_topics:,}"
+                f"{self.systems[worst]!r} lacks most, {lacking[worst]:,} of {self.n_topics:,}",
+                level=self.systems[worst],
             )
         return self._part(keep.tolist(), range(self.n_systems))
 
@@ -422,7 +426,8 @@ def _check_values(matrix: ScoreMatrix) -> ScoreMatrix:
         too_large = "infinite" if np.isinf(scores[topic, system]) else "too large to be squared"
         raise DataError(
             f"the score of system {matrix.systems[system]!r} on topic {matrix.topics[topic]!r} "
-            f"is {too_large}"
+            f"is {too_large}",
+            level=matrix.systems[system],
         )
     return matrix
 
@@ -441,7 +446,8 @@ def complete(matrix: ScoreMatrix, what: str = "scores") -> FloatArray:
         raise DataError(
             f"{what}: {len(missing):,} of {matrix.scores.size:,} are missing, that of system "
             f"{matrix.systems[system]!r} on topic {matrix.topics[topic]!r} among them; keep the "
-            "topics that all systems have, with as_score_matrix(...).common_topics()"
+            "topics that all systems have, with as_score_matrix(...).common_topics()",
+            level=matrix.systems[system],
         )
     return matrix.scores
 
@@ -501,7 +507,7 @@ def _true_means(truth: TruthLike) -> tuple[FloatArray, tuple[str, ...] | None] |
     wrong = np.flatnonzero(~np.isfinite(values))
     if wrong.size:
         name = names[wrong[0]] if names else str(wrong[0])
-        raise DataError(f"the true mean of system {name!r} is {values[wrong[0]]}")
+        raise DataError(f"the true mean of system {name!r} is {values[wrong[0]]}", level=name)
     return values, names
 
 
@@ -523,7 +529,8 @@ def _order(systems: tuple[str, ...], wanted: tuple[str, ...]) -> list[int]:
             more = f" and {len(lost) - 1:,} more" if len(lost) > 1 else ""
             raise DataError(
                 f"no system {lost[0]!r}{more} in {where}{did_you_mean(lost[0], other)}; both must "
-                "have the same systems"
+                "have the same systems",
+                level=lost[0],
             )
     return [place[s] for s in wanted]
 

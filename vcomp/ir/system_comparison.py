@@ -294,7 +294,9 @@ def _with_baseline(matrix: ScoreMatrix, baseline: object) -> Pairs:
     """Return pairs of every other system (first) with the baseline (second)."""
     name = str(baseline)
     if name not in matrix.systems:
-        raise DataError(f"there is no system {name!r}{did_you_mean(name, matrix.systems)}")
+        raise DataError(
+            f"there is no system {name!r}{did_you_mean(name, matrix.systems)}", level=name
+        )
     return pairs_with_baseline(matrix.n_systems, matrix.systems.index(name))
 
 

@@ -347,7 +347,8 @@ def _cases(
             raise DataError(
                 f"run {system!r} has {n:,} unjudged documents on topic {topic!r}, too many for "
                 f"bounds by {measure}; give the measure a smaller cutoff, such as "
-                f"'{measure.NAME}@10'"
+                f"'{measure.NAME}@10'",
+                level=topic,
             )
         for k in range(n):
             yield _Case(topic, unknown[: k + 1])

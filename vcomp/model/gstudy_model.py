@@ -171,7 +171,8 @@ def _check_columns(columns: Mapping[str, str], response: str, source: Source) ->
         start = [c for c in source.columns if c.startswith(facet) and c not in used]
         meant = start[0] if len(start) == 1 else "…"
         raise DataError(
-            f"{missing}; name the column of a facet by facets={{{facet!r}: {meant!r}}}"
+            f"{missing}; name the column of a facet by facets={{{facet!r}: {meant!r}}}",
+            column=facet,
         )
 
 

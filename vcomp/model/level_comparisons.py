@@ -135,8 +135,9 @@ def compare_levels(
     check_alpha(alpha)
     if not isinstance(facet, str):
         raise PlanError(
-            f"levels of one factor or term are compared at a time, named as text, not {facet!r}; "
-            f"for combinations of levels, fit their term and compare {_joined(facet)}"
+            f"levels of one factor or term are compared at a time, named as text, not a "
+            f"{type(facet).__name__}; for combinations of levels, fit their term and compare "
+            f"{_joined(facet)}"
         )
     compared = _levels_of(record, access, facet, test, ddf, cov_type)
     return of_compared(record, facet, compared, test, levels, baseline, correction, alpha)
@@ -363,7 +364,8 @@ def _levels_of(
         known = [*terms, *factors]
         raise PlanError(
             f"{facet!r} is neither a factor of the fixed part nor a random term"
-            f"{did_you_mean(facet, known)}; there are {', '.join(map(repr, known))}"
+            f"{did_you_mean(facet, known)}; there are {', '.join(map(repr, known))}",
+            column=facet,
         )
     if ddf is not None or cov_type is not None:
         raise PlanError(

@@ -395,7 +395,8 @@ class RankedFit:
         if facet not in outer:
             raise PlanError(
                 f"groups={facet!r} has to be a facet that {plan.object!r} is nested in"
-                f"{did_you_mean(facet, outer)}; pass a mapping from its levels to groups"
+                f"{did_you_mean(facet, outer)}; pass a mapping from its levels to groups",
+                column=facet,
             )
         data = require_rows(self.rows).data
         design, chunk = data.design, data.statistics.rows
@@ -478,7 +479,8 @@ def _refuse_other_levels(plan: DStudyPlan, own: DStudyPlan) -> None:
         if (now != then[0]).any():
             raise PlanError(
                 f"{facet!r} is fixed, so that the true ranking is by its {then[0]:g} levels in "
-                f"the data; leave out {facet}=..."
+                f"the data; leave out {facet}=...",
+                column=facet,
             )
 
 

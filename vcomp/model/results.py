@@ -226,7 +226,8 @@ class VarianceComponentsResults(
         if term is not None:
             raise VcompError(
                 f"all components are drawn together; for the effects of {term!r} use "
-                "kind='effects'"
+                "kind='effects'",
+                term=term,
             )
         return plots.components(self.gstudy(alpha, interval), alpha=alpha, ax=ax)
 
@@ -549,7 +550,9 @@ def _term(names: Sequence[str], term: str | None) -> str:
         raise DataError(f"kind='effects' needs a term; pass term=, one of {terms}")
     if term not in terms:
         hint = did_you_mean(term, terms)
-        raise DataError(f"{term!r} has no predicted effects{hint}; term= must be one of {terms}")
+        raise DataError(
+            f"{term!r} has no predicted effects{hint}; term= must be one of {terms}", term=term
+        )
     return term
 
 

@@ -343,7 +343,8 @@ def object_term(g: CovarianceComponents, object_: str | None) -> str:
         )
     if not g.linked[g.place(name)].all():
         raise PlanError(
-            f"the variables do not all share levels of {name!r}, which therefore have no profiles"
+            f"the variables do not all share levels of {name!r}, which therefore have no profiles",
+            column=name,
         )
     return name
 

@@ -279,7 +279,8 @@ def _check_object(g: CovarianceComponents, w: FloatArray, object_: str) -> None:
             raise PlanError(
                 f"no two levels of {object_!r} have scores of both {g.variables[a]!r} and "
                 f"{g.variables[b]!r}: the covariance of their universe scores cannot be "
-                "estimated, and they have no composite; give weights to one of them only"
+                "estimated, and they have no composite; give weights to one of them only",
+                column=object_,
             )
 
 
@@ -296,7 +297,9 @@ def _by_variable(
         hint = did_you_mean(strange[0], g.variables) if strange else ""
         what = f"names {strange[0]!r}{hint}" if strange else f"leaves out {absent[0]!r}"
         raise PlanError(
-            f"the mapping of sizes of {facet!r} {what}; the variables are {', '.join(g.variables)}"
+            f"the mapping of sizes of {facet!r} {what}; the variables are "
+            f"{', '.join(g.variables)}",
+            column=facet,
         )
     lists = {name: _listed(facet, given[name]) for name in g.variables}
     longest = max(len(n) for n in lists.values())
@@ -304,7 +307,8 @@ def _by_variable(
         if len(n) not in (1, longest):
             raise PlanError(
                 f"the lists of sizes of {facet!r} must have the same length for all variables: "
-                f"{name!r} has {len(n)} sizes, and another variable {longest}"
+                f"{name!r} has {len(n)} sizes, and another variable {longest}",
+                column=facet,
             )
     plans = [
         tuple(lists[name][k if len(lists[name]) > 1 else 0] for name in g.variables)
@@ -313,7 +317,8 @@ def _by_variable(
     if facet not in independent and any(len(set(plan)) > 1 for plan in plans):
         raise PlanError(
             f"the levels of {facet!r} are linked, so all variables have the same number of them; "
-            f"give one size, such as {facet}={plans[0][0]!r}"
+            f"give one size, such as {facet}={plans[0][0]!r}",
+            column=facet,
         )
     return plans
 
@@ -323,7 +328,7 @@ def _listed(facet: str, wanted: Any) -> list[Any]:
         # A zero-dimensional array has __iter__ but cannot be iterated.
         found = [wanted[()]] if getattr(wanted, "ndim", 1) == 0 else list(wanted)  # type: ignore[index]
         if not found:
-            raise PlanError(f"no size is given for {facet!r}: its list is empty")
+            raise PlanError(f"no size is given for {facet!r}: its list is empty", column=facet)
         return found
     return [wanted]
 

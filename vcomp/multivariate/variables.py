@@ -271,7 +271,8 @@ def _long(
     if empty.all():
         raise DataError(f"column {variable!r} is missing in all rows", column=variable)
     if empty.any():
-        warn(f"{int(empty.sum()):,} rows have no value in {variable!r} and are left out")
+        n = int(empty.sum())
+        warn(f"column {variable!r} is missing in {n:,} of {len(frame):,} rows, left out")
         frame, column = frame[~empty], column[~empty]
     labels = as_levels(variable, column)
     names = tuple(str(level) for level in labels.cat.categories)

@@ -312,7 +312,7 @@ def _check_effects(frame: pd.DataFrame, term: str, alpha: float, max_levels: int
     check_alpha(alpha)
     require_columns(frame, ("estimate", "low", "high"), f"the frame of effects of {term!r}")
     if len(frame) == 0:
-        raise DataError(f"there is no level of {term!r} to draw")
+        raise DataError(f"there is no level of {term!r} to draw", term=term)
     if max_levels < 2:
         raise DataError(f"max_levels is at least 2, not {max_levels!r}")
 
@@ -428,7 +428,9 @@ def influence(
     """
     known = values.dropna().sort_values(ascending=False, kind="stable")
     if len(known) == 0:
-        raise DataError(f"there is no level of {facet!r} with a known influence to draw")
+        raise DataError(
+            f"there is no level of {facet!r} with a known influence to draw", column=facet
+        )
     if max_levels < 1:
         raise DataError(f"max_levels is at least 1, not {max_levels!r}")
     shown = known.iloc[:max_levels]
@@ -506,7 +508,7 @@ def items(
             ax.plot(difficulty[group], r[group], marker=marker, color=colour, **look)
     xlabel = "difficulty (mean score: easy items at the right)"
     if not drawn.all():
-        xlabel += f"\n{display.count(int((~drawn).sum()))} items have no correlation"
+        xlabel += f"\nwithout a correlation: {display.counted(int((~drawn).sum()), 'item')}"
     ax.set_xlabel(xlabel)
     ax.set_ylabel("correlation with the other items")
     ax.margins(x=0.08)

@@ -394,7 +394,8 @@ def _read(scores: Any, response: str, names: Mapping[str, str | None]) -> pd.Dat
         row = frame[frame.duplicated(["system", "topic", "assessment"])].iloc[0]
         raise DataError(
             f"system {row['system']!r} has two scores of one assessment of topic {row['topic']!r}"
-            f" ({', '.join(f'{name} {row[name]!r}' for name in judge)})"
+            f" ({', '.join(f'{name} {row[name]!r}' for name in judge)})",
+            level=row["system"],
         )
     if frame["assessment"].max() < 2:
         raise DataError(

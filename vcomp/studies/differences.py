@@ -455,7 +455,8 @@ def check_same_levels(compared: ComparisonRecord, facets: Sequence[str]) -> None
                 raise EstimationError(
                     f"measures {first!r} and {name!r} do not have the same levels of {facet!r}, "
                     "which a joint bootstrap draws; use interval='mover', or name the facets that "
-                    "are the same in shared="
+                    "are the same in shared=",
+                    column=facet,
                 )
 
 

@@ -216,9 +216,11 @@ def _of_one_table(
     frame = source.read(_used(source, models, groups))
     if not groups:
         return [MeasureModel(m.name, m.formula, frame, response=m.response) for m in models]
-    n_missing = int(frame[groups].isna().any(axis=1).sum())
-    if n_missing:
-        raise DataError(f"{n_missing:,} rows have no value in {' or '.join(map(repr, groups))}")
+    for name in groups:
+        if (absent := int(frame[name].isna().sum())) > 0:
+            raise DataError(
+                f"column {name!r} is missing in {absent:,} of {len(frame):,} rows", column=name
+            )
     used = [g for g in groups if any(g in m.facets for m in models)]
     if used:
         raise DataError(

@@ -518,7 +518,8 @@ def _cells(
             where = f" in each {' and '.join(above)}" if above else ""
             raise EstimationError(
                 f"sizes of {facet!r} must be between {_FEWEST} and {most[facet]}, the number of "
-                f"levels{where}, not {outside[0]}"
+                f"levels{where}, not {outside[0]}",
+                column=facet,
             )
     check_one_of("grid", grid, get_args(Grid))
     if grid == "all":
@@ -536,7 +537,8 @@ def _levels_by_group(
     if outside:
         raise EstimationError(
             f"sizes of {facet!r}, which has groups, must be between 1 and {largest}, the levels "
-            f"of the largest group, not {outside[0]}"
+            f"of the largest group, not {outside[0]}",
+            column=facet,
         )
     return {facet: tuple(map(grouped.n_levels, sizes[facet]))}
 
@@ -548,8 +550,10 @@ def _numbers(facet: str, given: Any) -> tuple[int, ...]:
     is_many = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
     numbers = list(given) if is_many else [given]
     if not numbers:
-        raise EstimationError(f"no size is given for {facet!r}: its list is empty")
+        raise EstimationError(f"no size is given for {facet!r}: its list is empty", column=facet)
     for n in numbers:
         if not is_whole(n):
-            raise EstimationError(f"sizes of {facet!r} must be whole numbers, not {n!r}")
+            raise EstimationError(
+                f"sizes of {facet!r} must be whole numbers, not {n!r}", column=facet
+            )
     return tuple(dict.fromkeys(int(n) for n in numbers))

@@ -33,7 +33,8 @@ def _horizontal(study: SubsampleStudy, x: str | None) -> str:
     if x not in study.facets:
         raise PlanError(
             f"levels of {x!r} were not drawn{did_you_mean(x, study.facets)}; x= must be one of "
-            f"{list(study.facets)}"
+            f"{list(study.facets)}",
+            column=x,
         )
     return x
 
@@ -514,7 +515,7 @@ def _notes(study: SubsampleStudy) -> list[str]:
         )
     missing = study.cells.shape[0] * study.trials - int(study.replicates.converged.sum())
     if missing:
-        notes.append(f"{missing:,} subsets have no estimates and are left out.")
+        notes.append(f"{display.counted(missing, 'subset')} gave no estimates: left out.")
     return notes
 
 

@@ -240,7 +240,8 @@ class Cost:
             missing = sorted(facets - set(sizes))
             if missing:
                 raise PlanError(
-                    f"the cost depends on the size of {missing[0]!r}, which is not given"
+                    f"the cost depends on the size of {missing[0]!r}, which is not given",
+                    column=missing[0],
                 )
             total += price * math.prod(float(sizes[f]) for f in facets)
         return total

@@ -279,7 +279,8 @@ def read_bounds(given: Any, known: tuple[str, ...]) -> dict[str, tuple[float, fl
             low = high = _whole(facet, pair)
         if low > high:
             raise PlanError(
-                f"the least size of {facet!r}, {low:g}, is above the largest, {high:g}"
+                f"the least size of {facet!r}, {low:g}, is above the largest, {high:g}",
+                column=facet,
             )
         bounds[facet] = (low, high)
     return bounds
@@ -291,7 +292,8 @@ def _whole(facet: str, value: Any) -> float:
         return float(value)
     raise PlanError(
         f"bounds of {facet!r} are a whole number of at least 1, or a pair (least, largest) "
-        f"of such numbers or None; not {value!r}"
+        f"of such numbers or None; not {value!r}",
+        column=facet,
     )
 
 
@@ -308,11 +310,14 @@ def _limits(
             if not low <= planned <= high:
                 raise PlanError(
                     f"{facet!r} is fixed at {planned:g} levels, which its bounds exclude; a "
-                    "fixed facet keeps its size"
+                    "fixed facet keeps its size",
+                    column=facet,
                 )
             low = high = planned
         elif low > size:
-            raise PlanError(f"bounds require {low:g} of {facet!r}, and there are {size:g} in all")
+            raise PlanError(
+                f"bounds require {low:g} of {facet!r}, and there are {size:g} in all", column=facet
+            )
         high = min(high, math.floor(size)) if math.isfinite(size) else high
         if low == high:
             held[facet] = low
@@ -380,7 +385,8 @@ def _objects(
         if number is None:
             raise PlanError(
                 f"the cost counts levels of {facet!r}, which belongs to the object of "
-                f"measurement: say how many there will be with n_objects={{{facet!r}: …}}"
+                f"measurement: say how many there will be with n_objects={{{facet!r}: …}}",
+                column=facet,
             )
         if not is_real(number) or not 0.0 < number < math.inf:
             raise PlanError(f"n_objects is a positive number, not {number!r}")
@@ -397,5 +403,6 @@ def _check_unbounded(
         if math.isinf(hi[j]) and not prices[over].any() and error[over].any():
             raise PlanError(
                 f"{facet!r} costs nothing ({cost}), so that its size is unlimited: "
-                f"give it a price, or a bound such as bounds={{{facet!r}: (1, 10)}}"
+                f"give it a price, or a bound such as bounds={{{facet!r}: (1, 10)}}",
+                column=facet,
             )

@@ -90,7 +90,8 @@ def _reach(problem: SizeProblem, lo: FloatArray, hi: FloatArray, most: float) ->
         if reach[j] == _LARGEST < hi[j]:
             raise PlanError(
                 f"any number of levels of {facet!r} can be paid: the cost does not grow with it; "
-                f"give it a bound such as bounds={{{facet!r}: (1, 10)}}"
+                f"give it a bound such as bounds={{{facet!r}: (1, 10)}}",
+                column=facet,
             )
         _check_axis(problem, lo, j, reach[j])
     return reach

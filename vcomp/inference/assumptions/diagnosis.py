@@ -531,7 +531,8 @@ class Diagnosis(display.Printed):
         if facet not in by_facet:
             raise PlanError(
                 f"there is no table of levels of {facet!r}{did_you_mean(facet, by_facet)}; there "
-                f"are those of {', '.join(by_facet) or 'no facet'}"
+                f"are those of {', '.join(by_facet) or 'no facet'}",
+                column=facet,
             )
         return by_facet[facet]
 

@@ -263,7 +263,7 @@ class TwoWayTable:
 
     @property
     def pairs(self) -> str:
-        """What is correlated, ``"residuals of every two systems over topic"``."""
+        """The correlated residuals in words, ``"residuals of every two systems over topic"``."""
         return f"residuals of every two {display.levels_of(self.column)} over {self.row}"
 
     @cached_property

@@ -96,7 +96,8 @@ def score_test(
     if not variance > 1e-12 * information[t, t]:
         raise EstimationError(
             f"at the fit without {term!r} its score is determined by those of the other "
-            "components: it has no variance of its own"
+            "components: it has no variance of its own",
+            term=term,
         )
     df = 2.0 * expectation**2 / variance
     statistic = (expectation + score) * 2.0 * expectation / variance
@@ -209,7 +210,8 @@ def component_test(
     if fit.has_matrices and fit.stats is None:
         raise DataError(
             f"this result was loaded without its rows, and the test of {term!r} fits the model "
-            "without it; fit the model again"
+            "without it; fit the model again",
+            term=term,
         )
     if fit.stats is not None and fit.stats.blocks is not None:
         if term == RESIDUAL:
@@ -286,7 +288,8 @@ def _refuse_f(fit: ComponentFit, term: str) -> None:
     if fit.stats is None:
         raise DataError(
             f"this result was loaded without its rows, and for unbalanced data an F-test of "
-            f"{term!r} needs them; fit the model again"
+            f"{term!r} needs them; fit the model again",
+            term=term,
         )
     likelihood = fit.estimate.method in ("reml", "ml")
     advice = "use test='simulated' or 'lrt'" if likelihood else (
@@ -294,7 +297,8 @@ def _refuse_f(fit: ComponentFit, term: str) -> None:
     )  # fmt: skip
     raise EstimationError(
         f"there is no F-test of {term!r}: it has no degrees of freedom after the other terms, or "
-        f"no mean square has the same expectation if σ²({term}) is 0; {advice}"
+        f"no mean square has the same expectation if σ²({term}) is 0; {advice}",
+        term=term,
     )
 
 
@@ -331,7 +335,8 @@ def _robust(fit: ComponentFit, term: str) -> HypothesisTest:
     if ratio is None:
         raise EstimationError(
             f"there is no robust F-test of {term!r}: its component has no variance, or its mean "
-            "square no positive expectation without it; use test='f' or 'simulated'"
+            "square no positive expectation without it; use test='f' or 'simulated'",
+            term=term,
         )
     levels = components.levels
     few = {} if levels is None else levels.few
@@ -371,7 +376,8 @@ def _by_likelihood(
     if fit.stats is None:
         raise DataError(
             f"this result was loaded without its rows, and test={test!r} fits the model "
-            f"without {term!r}; fit the model again"
+            f"without {term!r}; fit the model again",
+            term=term,
         )
     if test == "score":
         return _score(fit.stats, estimate, term)
@@ -436,7 +442,9 @@ def _score(stats: Statistics, estimate: Estimate, term: str) -> HypothesisTest:
     hold = {name: float(values[name]) for name in estimate.held} | {term: 0.0}
     null = get_estimator("reml", hold=hold).estimate(stats, estimate.names)
     if not null.converged:
-        raise EstimationError(f"the fit without {term!r} did not converge: {null.status}")
+        raise EstimationError(
+            f"the fit without {term!r} did not converge: {null.status}", term=term
+        )
     found = score_test(stats, null, term)
     notes = [f"The efficient score is {display.number(found.z, 3)} standard deviations from 0."]
     if estimate.method == "ml":

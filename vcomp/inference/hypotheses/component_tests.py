@@ -306,7 +306,8 @@ def null_fit(stats: Statistics, whole: Estimate, term: str) -> NullFit:
         if not fitted.converged:
             raise EstimationError(
                 f"the fit {what} {term!r} did not converge, and a likelihood ratio compares "
-                f"maxima: {fitted.status}"
+                f"maxima: {fitted.status}",
+                term=term,
             )
     zero = {
         name

@@ -150,7 +150,10 @@ class Jackknife(Replicates):
         DataError
             Always.
         """
-        raise DataError(f"a jackknife needs all levels of {self.facet!r}, not the first {n} only")
+        raise DataError(
+            f"a jackknife needs all levels of {self.facet!r}, not the first {n} only",
+            column=self.facet,
+        )
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return t-intervals of the components, in columns 0 and 1, on the log scale.

@@ -81,8 +81,8 @@ def read_documents(
         missing = frame[name].isna().to_numpy()
         if missing.any():
             raise DataError(
-                f"{what}: {int(missing.sum()):,} rows have no value in column {name!r}, the first "
-                f"of them row {int(missing.argmax())}",
+                f"{what}: column {name!r} is missing in {int(missing.sum()):,} of "
+                f"{len(frame):,} rows, first in row {int(missing.argmax())}",
                 column=name,
             )
     columns = {name: as_levels(name, frame[name]) for name in names}

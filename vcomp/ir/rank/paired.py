@@ -433,7 +433,9 @@ def _check(X: FloatArray, systems: Sequence[str]) -> None:
     lone = np.flatnonzero(finite.sum(axis=0) < 2)
     if lone.size:
         name = str(systems[lone[0]])
-        raise DataError(f"system {name!r} has scores on fewer than two topics; leave it out")
+        raise DataError(
+            f"system {name!r} has scores on fewer than two topics; leave it out", level=name
+        )
 
 
 def check_systems(k: int) -> None:

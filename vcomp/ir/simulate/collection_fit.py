@@ -129,7 +129,7 @@ def _names(systems: Any, n_systems: int) -> tuple[str, ...]:
         raise DataError(f"there are {len(names)} names for {n_systems} systems")
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise DataError(f"system {twice[0]!r} is named twice")
+        raise DataError(f"system {twice[0]!r} is named twice", level=twice[0])
     return names
 
 
@@ -208,7 +208,8 @@ def check_between_0_and_1(X: FloatArray, names: tuple[str, ...], margins: str) -
         raise DataError(
             f"margins={margins!r} needs scores between 0 and 1; that of system "
             f"{names[system]!r} on topic number {topic + 1} is {X[topic, system]:g}. Scale the "
-            "scores, or use margins='normal'"
+            "scores, or use margins='normal'",
+            level=names[system],
         )
 
 
@@ -240,7 +241,9 @@ def true_means_of(
     if wrong.any():
         s = int(wrong.argmax())
         what = "between 0 and 1" if bounded else "finite"
-        raise PlanError(f"means of system {names[s]!r} is {values[s]:g}; it must be {what}")
+        raise PlanError(
+            f"means of system {names[s]!r} is {values[s]:g}; it must be {what}", level=names[s]
+        )
     return values
 
 
@@ -269,7 +272,8 @@ def check_effects(effects: Effects, names: tuple[str, ...], largest: float) -> N
         name = names[int(constant.argmax())]
         raise DataError(
             f"system {name!r} differs from the mean of all systems by the same amount on every "
-            "topic, so that it has no residuals to simulate; leave it out"
+            "topic, so that it has no residuals to simulate; leave it out",
+            level=name,
         )
 
 
@@ -464,7 +468,8 @@ def _with_variances(effects: Effects, names: tuple[str, ...], power: float) -> E
         raise PlanError(
             f"heteroscedasticity={display.number(power)} leaves next to no variance to system "
             f"{names[int(sd.argmin())]!r}; use at most "
-            f"{display.number(np.floor(np.log(_LEAST_SD) / np.log(sd.min() / sd.max())))}"
+            f"{display.number(np.floor(np.log(_LEAST_SD) / np.log(sd.min() / sd.max())))}",
+            level=names[int(sd.argmin())],
         )
     return effects.with_variances(power)
 
@@ -531,4 +536,6 @@ def _with_mean(margin: Margin, mean: float, system: str) -> Margin:
     try:
         return margin.with_mean(mean)
     except EstimationError as error:
-        raise EstimationError(f"system {system!r}: {error}; use means='fitted'") from error
+        raise EstimationError(
+            f"system {system!r}: {error}; use means='fitted'", level=system
+        ) from error

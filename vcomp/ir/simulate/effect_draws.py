@@ -129,7 +129,8 @@ def level_factors(
         if not valid or float(np.linalg.eigvalsh(R)[0]) < -_SYMMETRIC:
             raise PlanError(
                 f"correlations of {facet!r} are one number, or a positive semidefinite {k} × {k} "
-                "matrix with ones in its diagonal"
+                "matrix with ones in its diagonal",
+                column=facet,
             )
         factors[facet] = correlation_factor(R)
     return factors

@@ -546,7 +546,8 @@ def score_margin(x: FloatArray, family: str, support: FloatArray | None, system:
     if float(np.ptp(x)) == 0.0:
         raise DataError(
             f"system {system!r} scores {x[0]:g} on every topic, so that its scores have no "
-            "distribution to fit; leave it out, or use margins='kernel' or 'normal'"
+            "distribution to fit; leave it out, or use margins='kernel' or 'normal'",
+            level=system,
         )
     if support is None:
         if family in DISCRETE:
@@ -561,7 +562,8 @@ def score_margin(x: FloatArray, family: str, support: FloatArray | None, system:
     if (places < 0).any():
         raise DataError(
             f"system {system!r} has the score {x[int((places < 0).argmax())]:g}, which support= "
-            "does not have"
+            "does not have",
+            level=system,
         )
     if family != "auto":
         return _best(system, [_on(DISCRETE[family], support)], places)
@@ -591,5 +593,5 @@ def _best(system: str, ways: list[_Fit], x: FloatArray | LongArray) -> Margin:
         except EstimationError as error:
             reasons.append(str(error))
     if not fitted:
-        raise EstimationError(f"system {system!r}: {'; '.join(reasons)}")
+        raise EstimationError(f"system {system!r}: {'; '.join(reasons)}", level=system)
     return min(fitted, key=lambda margin: margin.aic)

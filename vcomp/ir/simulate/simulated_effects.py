@@ -59,7 +59,8 @@ def _whole_numbers(facet: str, size: object) -> LongArray:
     if values.dtype.kind not in "iu" or values.ndim > 1 or values.size == 0 or (values < 1).any():
         raise PlanError(
             f"the size of {facet!r} must be a whole number of at least 1, or one for each "
-            f"combination of levels that it is nested in, not {size!r}"
+            f"combination of levels that it is nested in, not {size!r}",
+            column=facet,
         )
     return values.astype(np.int64)
 
@@ -197,7 +198,9 @@ class SimulatedScores:
         """
         if component not in self.effects:
             known = ", ".join(self.effects)
-            raise PlanError(f"no effects of {component!r} are kept; there are those of {known}")
+            raise PlanError(
+                f"no effects of {component!r} are kept; there are those of {known}", term=component
+            )
         groups, _ = groups_of(self.levels, self.facets[component])
         return np.asarray(self.effects[component][groups])
 
@@ -412,7 +415,8 @@ def _design(components: VarianceComponents, text: str | None) -> BrennanDesign:
                 outer = sorted(lost)[0]
                 raise PlanError(
                     f"the components have {facet!r} nested in {outer!r}, which confounds what a "
-                    f"design with both crossed needs; write {facet}:{outer}"
+                    f"design with both crossed needs; write {facet}:{outer}",
+                    column=facet,
                 )
         above = {**above, **{f: requested.nested_in[f] for f in named}}
         facets = tuple(f for f in requested.facets if f != REPLICATE)
