@@ -155,8 +155,8 @@ def test_an_empty_file_among_others(folder, every_way):
 def test_a_file_that_goes_away_between_the_passes(folder, again, monkeypatch):
     learn = gather.learn_in_passes
 
-    def learn_and_remove(*arguments):
-        made = learn(*arguments)
+    def learn_and_remove(*arguments, **options):
+        made = learn(*arguments, **options)
         (folder / "part2.parquet").unlink()
         return made
 

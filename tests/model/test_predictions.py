@@ -118,10 +118,12 @@ def test_variances_by_iteration(name):
         v = np.append(rng.choice(COMPONENTS, size=len(model.component_names) - 1), 0.7)
         check(model, v, rng, limits)
     groups, X = some_combinations(model, rng)
+    if name == "one way":  # variances of combinations of one effect are estimated by probes
+        return
     # A solve for each takes as long as the pair tables have entries.
     entries, n = float(model.statistics.cross_products.n_entries), len(X)
     for most, said in ((2.5, "2"), (0.5, "1"), (n - 0.01, f"{n - 1}")):
-        words = f"of {n} different predictions would .* of at most {said} predictions at a time"
+        words = f"of {n} different predictions need .* of at most {said} predictions at a time"
         with pytest.raises(EstimationError, match=words):
             prediction_errors._by_iteration(
                 model.statistics.cross_products, v, groups, X, most_entries=most * entries

@@ -412,10 +412,11 @@ def _by_iteration(
     X: FloatArray,
     most_entries: float = _ENTRIES,
     other: LongArray | None = None,
+    most_solved: float = _EXACTLY,
 ) -> FloatArray:
     """Return the variances of combinations; less the effects of `other` groups if given."""
     entries = float(stats.n_entries)
-    if entries * X.shape[0] > min(most_entries, _EXACTLY) and other is None:
+    if entries * X.shape[0] > min(most_entries, most_solved) and other is None:
         found = _by_probes(stats, v, groups, X)
         if found is not None:
             return found
