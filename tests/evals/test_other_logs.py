@@ -4,6 +4,7 @@ import copy
 import json
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -331,3 +332,27 @@ def test_wrong_values_are_errors_or_named(tmp_path, name):
                 str(vcomp.evals.read(path, unreadable=how, metadata=["q"]))
             except vcomp.VcompError as error:
                 assert str(error)  # noqa: PT017
+
+
+def test_levels_of_any_type_are_text_in_a_parquet_file_as_in_a_list(tmp_path):
+    columns = {
+        "model": ["a", "b", None, ""],
+        "item": [7, 8, 7, 8],
+        "judge": [1.0, None, 1.5, 2.0],
+        "prompt": pd.Categorical(["p", "q", "p", None], ["q", "p", "unused"]),
+        "is_hard": [True, False, True, True],
+        "score": [1, 0, 1, 1],
+    }
+    pd.DataFrame(columns).to_parquet(tmp_path / "scores.parquet")
+    found = vcomp.evals.read(tmp_path / "scores.parquet").table
+    expected = {
+        "model": ["a", "b", None, None],
+        "item": ["7", "8", "7", "8"],
+        "prompt": ["p", "q", "p", None],
+        "judge": ["1", None, "1.5", "2"],
+        "is_hard": ["True", "False", "True", "True"],
+    }
+    for name, levels in expected.items():
+        assert [None if pd.isna(v) else v for v in found[name].tolist()] == levels
+        assert "unused" not in found[name].cat.categories
+    assert found["score"].tolist() == [1.0, 0.0, 1.0, 1.0]

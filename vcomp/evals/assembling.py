@@ -40,7 +40,7 @@ def assemble(runs: Sequence[Run], notes: Iterable[str], columns: Mapping[str, st
         notes += on_names
         repeated = _replaced(rows, runs)
         n_of["duplicates"] = _per_run(rows["number"][repeated], runs)
-        rows = rows[~repeated]
+        rows = _where(~repeated, rows)
         scored = rows["score"].notna()
         n_of["scores"] = _per_run(rows["number"][scored], runs)
         n_of["unscored"] = _per_run(rows["number"][~scored], runs)
@@ -51,7 +51,7 @@ def assemble(runs: Sequence[Run], notes: Iterable[str], columns: Mapping[str, st
     report = _report(runs, rows, n_of)
     names = _kept(rows)
     return EvalLogs(
-        _selected(rows[scored], [*names, "score"]),
+        _selected(_where(scored.to_numpy(), rows), [*names, "score"]),
         _selected(rows[~scored], [*names, "problem"]),
         report,
         tuple(notes),
@@ -92,6 +92,11 @@ def _empty() -> pd.DataFrame:
 
 def _per_run(numbers: pd.Series, runs: Sequence[Run]) -> Any:
     return np.bincount(numbers.to_numpy(np.int64), minlength=len(runs))
+
+
+def _where(kept: BoolArray, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return some of the rows; without a copy if these are all."""
+    return rows if kept.all() else rows[kept]
 
 
 def _selected(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
@@ -229,10 +234,16 @@ def _replaced(rows: pd.DataFrame, runs: Sequence[Run]) -> BoolArray:
     """
     import pandas as pd
 
+    number = rows["number"].to_numpy(np.int64)
+    replaced = np.zeros(len(rows), dtype=bool)
+    may_recur = np.array([not run.identity for run in runs])[number]
+    if may_recur.any():
+        if not may_recur.all():
+            replaced[~may_recur] = _replaced(rows[~may_recur], runs)
+        return replaced
     identities, _ = pd.factorize(np.array([run.identity for run in runs], dtype=object))
     ranks = np.empty(len(runs), dtype=int)
     ranks[sorted(range(len(runs)), key=lambda k: runs[k].order)] = np.arange(len(runs))
-    number = rows["number"].to_numpy(np.int64)
     scored = rows["score"].notna().to_numpy()
     keys = pd.DataFrame(
         {
@@ -242,13 +253,10 @@ def _replaced(rows: pd.DataFrame, runs: Sequence[Run]) -> BoolArray:
         }
     )
     keys["identity"] = identities[number]
-    is_own = np.array([not run.identity for run in runs])[number]
-    keys["row"] = np.where(is_own, np.arange(len(rows)), -1)
     order = np.lexsort((np.arange(len(rows)), ranks[number], scored))
-    replaced = np.zeros(len(rows), dtype=bool)
     replaced[order] = keys.iloc[order].duplicated(keep="last").to_numpy()
     if "metric" in rows and (lacking := ~scored & rows["metric"].isna().to_numpy()).any():
-        sample = [n for n in ("identity", "row", "model", "task", "item", "epoch") if n in keys]
+        sample = [n for n in ("identity", "model", "task", "item", "epoch") if n in keys]
         with_score = pd.MultiIndex.from_frame(keys.loc[scored, sample].drop_duplicates())
         failed = pd.MultiIndex.from_frame(keys.loc[lacking, sample])
         replaced[np.flatnonzero(lacking)[failed.isin(with_score)]] = True

@@ -24,6 +24,7 @@ from vcomp.evals.next_data import (
     unknown,
 )
 from vcomp.evals.page import EvalPage, page_of
+from vcomp.evals.partitions import Partitions
 from vcomp.evals.roles import FIXED, Roles, copies, roles_of, task_shares
 from vcomp.evals.score_rows import ScoresOfEval, column_names, sampled_levels, scored_rows
 from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, guarded, visible
@@ -502,9 +503,11 @@ def study(
     table, sampled = sampled_levels(scored_rows(scores, score, metric, columns), sampled)
     roles = roles_of(table, system, score, sampled, fixed)
     of_data = read_prices(prices, roles), read_budget(budget, prices)
-    _check_varying(table, roles)
-    repeated = table.duplicated(roles.cell)
-    if repeated.any() and table.groupby(roles.cell, observed=True)[score].nunique().max() == 1:
+    groups = Partitions(table)
+    _check_varying(table, roles, groups)
+    is_repeated = groups.n_groups(roles.cell) < len(table)
+    if is_repeated and groups.are_constant(table[score], roles.cell):
+        repeated = groups.repeated(roles.cell)
         if not roles.repetition:
             raise DataError(copies(repeated, roles.cell))
         table = table[~repeated]
@@ -580,7 +583,7 @@ def _source(name: str, roles: Roles) -> str:
     return roles.repetition or roles.residual or name
 
 
-def _check_varying(table: pd.DataFrame, roles: Roles) -> None:
+def _check_varying(table: pd.DataFrame, roles: Roles, groups: Partitions) -> None:
     score = table[roles.score]
     if score.dtype.kind not in "fiub":
         return
@@ -590,7 +593,7 @@ def _check_varying(table: pd.DataFrame, roles: Roles) -> None:
             "differences nor errors",
             column=roles.score,
         )
-    if table.groupby([roles.model, *roles.fixed], observed=True)[roles.score].nunique().max() == 1:
+    if groups.are_constant(score, [roles.model, *roles.fixed]):
         raise DataError(
             f"all scores of each {' and '.join([roles.model, *roles.fixed])} are equal: they show "
             "differences, but no errors",

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp import display
+from vcomp._typing import BoolArray
+from vcomp.evals.partitions import Partitions
 from vcomp.exceptions import DataError, PlanError, did_you_mean, is_real
 from vcomp.formula import REPLICATE
 
@@ -96,7 +98,7 @@ class Roles:
         """
         others = [f for f in self.fixed if f not in FIXED]
         main = [f"C({self._written(f)})" for f in others]
-        terms, _ = _terms(table, self.model, self.sampled, others, FIXED)
+        terms, _ = _terms(Partitions(table), len(table), self.model, self.sampled, others, FIXED)
         return self._of(" * ".join(main) or "1", ((self.model,), *terms))
 
     def _of(self, fixed: str, terms: Iterable[tuple[str, ...]]) -> str:
@@ -198,23 +200,24 @@ def roles_of(
         )
     cell = [model, *several, *constant]
     numbering = [c for c in by_default if c in NUMBERED and levels[c] > 1]
-    check_cells(table, [*cell, *numbering], score)
-    repeated = table.duplicated([*cell, *numbering])
-    if numbering and repeated.any():
+    groups = Partitions(table)
+    check_cells(table, [*cell, *numbering], score, groups=groups)
+    if numbering and groups.n_groups([*cell, *numbering]) < len(table):
+        repeated = groups.repeated([*cell, *numbering])
         raise DataError(copies(repeated, [*cell, *numbering]), column=numbering[0])
-    numbered = numbering[0] if numbering and table.duplicated(cell).any() else ""
+    numbered = numbering[0] if numbering and groups.n_groups(cell) < len(table) else ""
     if levels[model] * int(np.prod([levels[c] for c in constant])) > _MOST_COLUMNS:
         raise DataError(
             f"{display.counted(levels[model], model)} have too many means over the levels of "
             f"{display.listed(list(constant))} to be estimated one by one; take these as sampled: "
             f"sampled=[{', '.join(map(repr, constant))}]"
         )
-    answer = _answer(table, cell, numbering) if numbered and JUDGE in cell else []
-    terms, left = _terms(table, model, several, constant, answer=answer)
+    answer = _answer(groups, cell, numbering) if numbered and JUDGE in cell else []
+    terms, left = _terms(groups, len(table), model, several, constant, answer=answer)
     names = " and ".join(":".join(term) for term in left)
     nested = (SAMPLED[0], FIXED[0])
     shares = set(nested) <= {*several, *constant} and (
-        len(table[list(nested)].drop_duplicates()) > levels[SAMPLED[0]]
+        groups.n_groups(nested) > levels[SAMPLED[0]]
     )
     return Roles(
         model, score, constant, tuple(several), tuple(single), numbered, levels, terms, names,
@@ -260,7 +263,8 @@ def task_shares(given: Any, roles: Roles, table: pd.DataFrame) -> dict[Any, floa
 
 
 def _terms(
-    table: pd.DataFrame,
+    groups: Partitions,
+    n_rows: int,
     model: str,
     sampled: Sequence[str],
     fixed: Sequence[str],
@@ -272,9 +276,7 @@ def _terms(
     With columns `within`, they are partitions of the rows of each combination of their levels. An
     `answer` of a model is a term, since all its judges see the same one.
     """
-    columns = dict.fromkeys((model, *sampled, *fixed, *within, *answer))
-    codes = {c: table[c].factorize()[0].astype(np.int64) for c in columns}
-    has_models = bool(codes[model].any())
+    has_models = groups.n_groups([model]) > 1
     facets = [*sampled, *fixed]
     crossed = [
         c
@@ -293,8 +295,8 @@ def _terms(
     kept: dict[tuple[str, ...], int] = {}
     single: list[tuple[str, ...]] = []
     for term in wanted:
-        n = _groups(codes, (*within, *term))
-        if n == len(table):
+        n = groups.n_groups((*within, *term))
+        if n == n_rows:
             single.append(term)
         # A finer term with as many groups has the same ones.
         elif not any(n == m and set(coarser) < set(term) for coarser, m in kept.items()):
@@ -302,21 +304,11 @@ def _terms(
     return tuple(kept), single
 
 
-def _answer(table: pd.DataFrame, cell: Sequence[str], numbering: Sequence[str]) -> list[str]:
+def _answer(groups: Partitions, cell: Sequence[str], numbering: Sequence[str]) -> list[str]:
     """Return the columns that name an answer, whoever judges it."""
     every = [*(c for c in cell if c != JUDGE), *numbering]
     fewer = every[: len(every) - len(numbering) + 1]
-    same = len(table[fewer].drop_duplicates()) == len(table[every].drop_duplicates())
-    return fewer if same else every
-
-
-def _groups(codes: Mapping[str, Any], term: Sequence[str]) -> int:
-    """Return the number of combinations of levels that occur."""
-    joined = codes[term[0]]
-    for name in term[1:]:
-        both = joined * (int(codes[name].max()) + 1) + codes[name]
-        joined = np.unique(both, return_inverse=True)[1]
-    return int(np.unique(joined).size)
+    return fewer if groups.n_groups(fewer) == groups.n_groups(every) else every
 
 
 def _check_named(
@@ -347,7 +339,7 @@ def check_column(table: pd.DataFrame, name: str) -> None:
         )
 
 
-def copies(repeated: pd.Series, cell: Sequence[str]) -> str:
+def copies(repeated: BoolArray, cell: Sequence[str]) -> str:
     """Return the sentence on scores that seem to be copies of others.
 
     Parameters
@@ -363,7 +355,13 @@ def copies(repeated: pd.Series, cell: Sequence[str]) -> str:
     )
 
 
-def check_cells(table: pd.DataFrame, cell: list[str], score: str, or_else: str = "") -> None:
+def check_cells(
+    table: pd.DataFrame,
+    cell: list[str],
+    score: str,
+    or_else: str = "",
+    groups: Partitions | None = None,
+) -> None:
     """Refuse cells with several scores that a column without a role separates.
 
     Parameters
@@ -372,8 +370,9 @@ def check_cells(table: pd.DataFrame, cell: list[str], score: str, or_else: str =
     cell : columns that name a sample
     score : column of the scores
     or_else : more that can be done, for the message
+    groups : of the table, if it has been numbered
     """
-    if not table.duplicated(cell).any():
+    if (groups or Partitions(table)).n_groups(cell) == len(table):
         return
     for name in (c for c in table if c not in cell and c != score):
         found = table[name].unique()

@@ -173,7 +173,8 @@ def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
         known = [c for c in missing if len(c.categories)]
         united = union_categoricals(known).categories if known else _no_levels()
         codes = [
-            _recoded(c, united) if len(c.categories) else np.full(len(c), -1) for c in missing
+            _recoded(c, united) if len(c.categories) else np.full(len(c), -1, np.int32)
+            for c in missing
         ]
         columns[name] = pd.Categorical.from_codes(np.concatenate(codes), united)
     return pd.DataFrame(columns)
@@ -240,7 +241,7 @@ def _no_levels() -> pd.Index:
 
 def _recoded(values: Any, categories: pd.Index) -> Any:
     places = categories.get_indexer(values.categories)
-    return np.where(values.codes < 0, -1, places[values.codes])
+    return np.append(places, -1).astype(np.int32)[values.codes]  # the last of missing ones
 
 
 # Values ----------------------------------------------------------------------------------------

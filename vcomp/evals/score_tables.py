@@ -38,7 +38,10 @@ _NAMES = {
 """Names of columns that are understood, the best first."""
 
 _ROWS = 1 << 16
-"""Rows that are read at a time."""
+"""Rows that are read at a time as Python objects."""
+
+_STORED_ROWS = 1 << 20
+"""Rows of a Parquet file that are read at a time."""
 
 
 def recognises(file: LogFile, wanted: Wanted) -> bool:
@@ -125,22 +128,39 @@ def _converted(frame: pd.DataFrame) -> pd.DataFrame:
                 continue
             name = "repetition"
         if name != "score" and not _is_nested(values):
-            columns[str(name)] = as_categories(_with_none(values))
-    if any(problem is not None for problem in problems):
+            columns[str(name)] = _levels(values)
+    if problems is not None:
         columns["problem"] = as_categories(problems)
     return pd.DataFrame(columns, index=pd.RangeIndex(len(frame)))
 
 
-def _scores(values: Any) -> tuple[Any, list[str | None]]:
+def _levels(values: pd.Series) -> pd.Categorical:
+    """Return values as levels that are text, written once for each level."""
+    import pandas as pd
+
+    try:
+        codes, uniques = pd.factorize(values)
+    except TypeError:  # lists or objects, which have no hash
+        return as_categories(_with_none(values))
+    found = as_categories(_with_none(uniques))
+    return pd.Categorical.from_codes(np.append(found.codes, -1)[codes], found.categories)
+
+
+def _scores(values: Any) -> tuple[Any, list[str | None] | None]:
+    """Return scores, and the reason of each missing one; None instead if none is missing."""
     kind = getattr(values, "dtype", np.dtype(object))
     if isinstance(kind, np.dtype) and kind.kind in "biuf":
         scores = values.to_numpy(float)
+        if np.isfinite(scores).all():
+            return scores, None
         problems: list[str | None] = [None] * len(scores)
         for k in np.flatnonzero(~np.isfinite(scores)):
             problems[k] = NOT_SCORED if np.isnan(scores[k]) else f"not finite: {scores[k]}"
         return np.where(np.isfinite(scores), scores, np.nan), problems
     pairs = [number_or_problem(value) for value in _with_none(values)]
-    return np.array([s for s, _ in pairs], dtype=float), [p for _, p in pairs]
+    problems = [p for _, p in pairs]
+    is_whole = all(problem is None for problem in problems)
+    return np.array([s for s, _ in pairs], dtype=float), None if is_whole else problems
 
 
 def _with_none(values: Any) -> list[Any]:
@@ -216,7 +236,7 @@ def _parquet(file: LogFile, damage: Damage) -> Iterator[pd.DataFrame]:
 
     try:
         with pq.ParquetFile(file.path) as stored:
-            for batch in stored.iter_batches(batch_size=_ROWS):
+            for batch in stored.iter_batches(batch_size=_STORED_ROWS):
                 yield batch.to_pandas()
     except (pa.ArrowException, OSError) as error:
         damage.add("the table", str(error).splitlines()[0])

@@ -1,0 +1,30 @@
+"""Groups of rows by the levels of columns, against those of pandas."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vcomp.evals.partitions import Partitions
+
+
+@pytest.mark.parametrize("n", [40, 3000])
+@pytest.mark.parametrize("names", [["a"], ["a", "b"], ["a", "b", "c", "d"]])
+def test_groups_are_those_of_pandas(n, names):
+    rng = np.random.default_rng(6)
+    table = pd.DataFrame(
+        {
+            "a": pd.Categorical(rng.choice(["x", "y", "z"], n), ["z", "y", "x", "unused"]),
+            "b": rng.choice([1.0, 2.0, np.nan], n),
+            "c": rng.integers(0, 200, n),
+            "d": rng.choice(["u", None, "v"], n),
+            "score": rng.integers(0, 2, n),
+        }
+    )
+    groups = Partitions(table)
+    assert groups.n_groups(names) == len(table[names].drop_duplicates())
+    np.testing.assert_array_equal(groups.repeated(names), table.duplicated(names))
+    most = table.groupby(names, observed=True, dropna=False)["score"].nunique().max()
+    assert groups.are_constant(table["score"], names) == (most == 1)
+    of_groups = table.groupby(names, observed=True, dropna=False)["score"].transform("max")
+    assert groups.are_constant(of_groups, names)
+    assert not groups.repeated([*names, "c", "score"]).all()
