@@ -83,7 +83,7 @@ def test_cells_of_one_score_have_no_squares_of_their_own():
     drawn = RowDraws(model.statistics).draw(
         np.array([1.0, 0.5, 0.3, 0.4, 2.0]), np.random.default_rng(5)
     )
-    assert not drawn.cells.products.any()
+    assert drawn.cells.products is None
     y, w = drawn.cells.y, drawn.cells.weights
     assert drawn.cross_products.yy == pytest.approx(float(w @ y**2), rel=1e-12)
 

@@ -205,3 +205,26 @@ def test_an_incomplete_jackknife_says_so():
         found = jackknife(fit, design, "p")
     with pytest.raises(vcomp.VcompError, match="not complete: 1 of 5 estimates are missing"):
         found.of(lambda v: v[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("formula", "options"),
+    [
+        ("y ~ x + (1|a) + (1|b)", {"weights": "w"}),
+        ("y ~ x + (x|a) + (1|b)", {}),
+        ("y ~ x + (1|a) + (1|b)", {"residual": "half", "weights": "w"}),
+    ],
+)
+def test_scores_that_are_read_in_batches_are_left_out_too(formula, options):
+    """Each is a cell of its own, so that weights and products leave the sums with it."""
+    rng = np.random.default_rng(2)
+    a, b = (codes.ravel() for codes in np.indices((8, 6)))
+    x, w = rng.normal(size=48), rng.uniform(0.5, 2.0, 48)
+    y = rng.normal(size=8)[a] * (1.0 + x) + rng.normal(size=6)[b] + rng.normal(size=48)
+    data = pd.DataFrame({"a": a, "b": b, "half": a // 4, "x": x, "w": w, "y": y})
+    kept, read = (
+        vcomp.fit(formula, data, stream=stream, **options).jackknife("b")
+        for stream in (False, True)
+    )
+    np.testing.assert_allclose(read.values, kept.values, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(read.llf, kept.llf, rtol=1e-10)

@@ -465,12 +465,15 @@ def rows_of_cells(coding: RowCoding, table: CellTable, terms: tuple[TermDesign, 
         counts=None if is_single else filled.counts.astype(float),
         within=None if is_single else coding.products(filled.within)[: 1 + p, : 1 + p],
         weights=None if filled.weights is None else filled.weights[0],
-        log_sums=None if filled.weights is None else filled.weights[1],
+        log_sums=None if is_single or filled.weights is None else filled.weights[1],
     )
 
 
 def with_effects(cells: Chunk, coding: RowCoding, table: CellTable) -> Chunk:
-    """Return cells with the columns of effects by term, and their products with y and X."""
+    """Return cells with the columns of effects by term, and their products with y and X.
+
+    Cells of one score have no products, so that they are rows like those that are kept.
+    """
     assert cells.blocks is not None
     _, filled = table.filled()
     assert filled.products is not None
@@ -496,6 +499,8 @@ def with_effects(cells: Chunk, coding: RowCoding, table: CellTable) -> Chunk:
             effects.append(None if k < 0 else _column(coding, filled, p + k, origin, unit))
             at.append(-1 if k < 0 else 1 + p + k)
             scale.append(float(unit))
+    if cells.counts is None:
+        return replace(cells, effects=tuple(effects))
     products = np.zeros((len(at), len(at), m))
     there = np.flatnonzero(np.array(at) >= 0)
     every, chosen = coding.products(filled.products), [at[k] for k in there]
