@@ -512,6 +512,27 @@ def test_a_slope_alone_is_tested_against_least_squares(method):
     assert found.p_value == pytest.approx(0.5 * chi2.sf(statistic, 1), rel=1e-8)
 
 
+@pytest.mark.parametrize(("bar", "shift"), [("(x|g)", 0.0), ("(x||g)", 500.0)])
+def test_slopes_of_a_covariate_of_levels_are_variances_that_depend_on_it(bar, shift):
+    """V of a level is σ²I + (v₀ + 2cx + v₁x²)J, and the status says that no slope is seen."""
+    rng = np.random.default_rng(5)
+    g, x = np.repeat(np.arange(25), 4), np.linspace(-1.0, 1.0, 25) + shift
+    data = pd.DataFrame({"g": g, "x": x[g]})
+    data["y"] = (rng.normal(size=25) * (1.0 + x - shift))[g] + rng.normal(size=100)
+    fit = vcomp.fit(f"y ~ x + {bar}", data, method="ml")
+    said = "x is constant within each level of g, so that no level shows a slope: g[x] is how the "
+    assert f"{said}variance between levels depends on x" in fit.status
+    assert said in " ".join(str(fit.summary()).split())
+    v = fit.vcomp
+    of_levels = v["g"] + 2.0 * x * v.get("g[(Intercept),x]", 0.0) + v["g[x]"] * x**2
+    V = np.kron(np.diag(of_levels), np.ones((4, 4))) + v["Residual"] * np.eye(100)
+    r = data["y"] - fit.fe_params["Intercept"] - fit.fe_params["x"] * data["x"]
+    expected = -0.5 * (np.linalg.slogdet(2.0 * np.pi * V)[1] + r @ np.linalg.solve(V, r))
+    assert fit.llf == pytest.approx(expected, rel=1e-6)
+    whole = data.assign(x=data["x"] + 1e-3 * rng.normal(size=100))
+    assert "constant within" not in vcomp.fit(f"y ~ x + {bar}", whole).status
+
+
 @pytest.mark.parametrize("first", [8, 12])
 @pytest.mark.parametrize("column", ["b", "f"])
 def test_a_covariate_of_two_values_has_no_slope_within_its_groups(first, column):

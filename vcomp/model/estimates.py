@@ -385,7 +385,7 @@ def joined(fixed: pd.Series, components: pd.Series, name: str) -> pd.Series:
     """Return fixed effects, then components as ``var(…)``, covariances of slopes as ``cov(…)``."""
     import pandas as pd
 
-    renamed = components.set_axis(parameter_names(components.index))
+    renamed = components.set_axis(parameter_names(list(components.index)))
     both: pd.Series = pd.concat([fixed, renamed])
     return both.rename(name)
 

@@ -51,6 +51,10 @@ class ClimbOptions(Protocol):
 _EXACT_FIT = 1e-13
 """Residual sum of squares, as a fraction of y'y, that is rounding error."""
 
+_CONSTANT = 1e-8
+"""Share of the squares of a column within levels, below which it is constant there. Columns may be
+a thousand standard deviations from zero, which leaves ten digits of the squares."""
+
 _NO_RESIDUAL = 1e-12
 """Share of the total variance below which a residual is rounding error of the sums, or zero."""
 
@@ -349,4 +353,30 @@ def _status(likelihood: MatricesLikelihood, end: ConeMaximum, names: tuple[str, 
             f"another maximum of the log-likelihood is only {display.number(end.drops[0], 2)} "
             "lower: the data hardly decide between the two"
         )
+    clauses += _on_levels_without_slopes(likelihood, names)
     return f"Converged; {'; '.join(clauses)}." if clauses else "Converged."
+
+
+def _on_levels_without_slopes(likelihood: MatricesLikelihood, names: tuple[str, ...]) -> list[str]:
+    """Return a clause on each slope whose column is constant within the levels of its groups."""
+    products, matrices = likelihood.products, likelihood.blocks.matrices
+    effects = [
+        (matrix.groups, effect, t)
+        for matrix, term in zip(matrices, likelihood.terms, strict=True)
+        for effect, t in zip(matrix.effects, term, strict=True)
+    ]
+    intercepts = {group: t for group, effect, t in effects if effect == "(Intercept)"}
+    clauses = []
+    for group, effect, t in effects:
+        u = intercepts.get(group, t)
+        if u == t:
+            continue
+        n, squares = products.group_n[u], products.group_n[t]
+        sums = products.pairs[min(t, u), max(t, u)].matrix.diagonal()
+        within = float(np.sum(squares - sums**2 / n))
+        if within <= _CONSTANT * float(np.sum(squares) - np.sum(sums) ** 2 / np.sum(n)):
+            clauses.append(
+                f"{effect} is constant within each level of {group}, so that no level shows a "
+                f"slope: {names[t]} is how the variance between levels depends on {effect}"
+            )
+    return clauses
