@@ -227,7 +227,7 @@ class Structure:
         lines += [f"{a} and {b} are partly crossed" for a, b in self.partly_crossed]
         if not self.connected:
             lines.append(
-                f"the design falls into {self.n_parts} parts that share no level: "
+                f"the design falls into {self.n_parts:,} parts that share no level: "
                 "differences between levels of different parts cannot be distinguished from "
                 "differences between the parts"
             )
@@ -399,7 +399,7 @@ class Structure:
             words.append("crossed and nested")
         words.append("balanced" if self.balanced else "unbalanced")
         if not self.connected:
-            words.append(f"not connected ({self.n_parts} parts)")
+            words.append(f"not connected ({self.n_parts:,} parts)")
         return words
 
     def cells(self) -> str:

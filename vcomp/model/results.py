@@ -468,7 +468,7 @@ def _notes(record: FitRecord, found: Limits, source: IntervalSource) -> list[str
         )
     if not design.connected:
         notes.append(
-            f"The design falls into {design.n_parts} parts that share no level (print the "
+            f"The design falls into {design.n_parts:,} parts that share no level (print the "
             "design for their levels)."
         )
     if record.weights is not None:

@@ -208,7 +208,7 @@ def test_monte_carlo_errors_include_what_is_left_of_the_iteration():
 def status(found, *, rises="", options=None, **changes):
     certificate = certify(Given(np.eye(2), np.eye(2)), found, ("a", "Residual"), 1e-10).certificate
     certified = Certified(replace(certificate, **changes), {}, rises, None)
-    return _status(found, ("a", "Residual"), certified, options or REML())
+    return _status(found, ("a", "Residual"), certified, options or REML(), {})
 
 
 def test_statuses_of_maxima():

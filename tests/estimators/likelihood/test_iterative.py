@@ -22,6 +22,8 @@ from vcomp.exceptions import EstimationError
 from vcomp.numerics.sparse.sparse_table import Rademacher
 from vcomp.statistics.cross_products import accumulate
 
+EXACT_AND_PROBED = ("blocked", "iterative")
+
 
 def model_of(name, fixed="1"):
     formula, data = unbalanced(name, seed=3)
@@ -240,6 +242,69 @@ def test_constants_of_pieces_with_a_small_residual():
     average = exact.information(v, "average")
     scale = np.sqrt(np.outer(np.diagonal(average), np.diagonal(average)))
     np.testing.assert_allclose(engine.information(v) / scale, average / scale, atol=1e-5)
+
+
+def in_parts(n=3_000, q=600, parts=100):
+    """Return scores of two facets that fall into parts without common levels."""
+    rng = np.random.default_rng(1)
+    a = rng.integers(0, q, n)
+    b = rng.integers(0, q // parts, n) * parts + a % parts
+    y = rng.normal(size=q)[a] + 0.6 * rng.normal(size=q)[b] + rng.normal(size=n)
+    return pd.DataFrame({"a": a, "b": b, "y": y})
+
+
+def test_the_status_names_a_large_monte_carlo_error():
+    """Within parts of few levels the probes know little; what the status advises leads on."""
+    formula, data = "y ~ (1|a) + (1|b)", in_parts()
+    exact = vcomp.fit(formula, data, engine="blocked")
+    few = vcomp.fit(formula, data, engine="iterative", n_probes=2)
+    share = few.mc_error["b"] / few.bse_vcomp["b"]
+    assert share > 0.1
+    assert few.status == (
+        "Converged; the random probes leave σ²(b) a Monte Carlo error of "
+        f"{vcomp.display.number(share, 2)} standard errors: four times as many (n_probes=) halve "
+        "it, and engine='blocked' has none."
+    )
+    more = vcomp.fit(formula, data, engine="iterative", n_probes=32)
+    assert exact.status == more.status == "Converged."
+    assert more.mc_error["b"] < 0.5 * few.mc_error["b"]
+    for res in (few, more):
+        assert (np.abs(res.vcomp - exact.vcomp) < 4.0 * res.mc_error).all()
+
+
+def test_parts_without_common_levels_are_counted_and_named():
+    res = vcomp.fit("y ~ (1|a) + (1|b)", in_parts(q=200), engine="iterative")
+    assert not res.design.connected
+    assert "falls into 100 parts that share no level" in str(res.summary())
+    text = res.design.report()
+    assert "part 1: 2 a (0, 100); 2 b (0, 100)" in text
+    assert "differences between levels of different parts cannot be distinguished" in text
+    # So few levels a part leave the probes no variance to promise.
+    assert res.random_effects["b"]["se"].isna().all()
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_level_with_half_of_the_rows(both):
+    data = crossed(4_000, 400, 400)
+    data.loc[:1_999, "a"] = 0
+    if both:
+        data.loc[1_000:2_999, "b"] = 0
+    exact, found = (vcomp.fit("y ~ (1|a) + (1|b)", data, engine=e) for e in EXACT_AND_PROBED)
+    assert found.status == "Converged."
+    assert (np.abs(found.vcomp - exact.vcomp) < 4.0 * found.mc_error).all()
+    np.testing.assert_allclose(found.bse_vcomp, exact.bse_vcomp, rtol=0.01)
+
+
+@pytest.mark.parametrize("sd", [1e-2, 1e-6])
+def test_a_residual_near_zero(sd):
+    """The residual tends to the mean square within both factors, which least squares gives."""
+    data = crossed(2_000, 150, 150, sds=(1.0, 0.6, sd))
+    res = vcomp.fit("y ~ (1|a) + (1|b)", data, engine="iterative")
+    Z = np.hstack([pd.get_dummies(data[g], dtype=float) for g in "ab"])
+    solved, *_ = np.linalg.lstsq(Z, data["y"].to_numpy(), rcond=None)
+    within = np.sum((data["y"] - Z @ solved) ** 2) / (2_000 - 150 - 150 + 1)
+    assert res.status == "Converged."
+    assert res.vcomp["Residual"] == pytest.approx(within, rel=5e-4)
 
 
 def test_the_same_seed_gives_the_same_numbers():

@@ -10,7 +10,7 @@ docs/explanation/mathematics.md, section 8: traces follow from eq. (7.4) with tr
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -124,7 +124,12 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
             self._context = like._context.with_probes(self._probes)
             self._equations = like._equations
         else:
-            _check_memory(stats, n_probes, n_levels, free_bytes)
+            check_memory(
+                iterative_memory(stats, n_probes, n_levels),
+                "for these terms the iterative engine needs",
+                "with a constant mean method='anova' needs no more than the data",
+                free_bytes=free_bytes,
+            )
             small = _small_terms(stats.sizes, n_levels)
             self._context = Context.of(stats, self._probes, tol, small)
         self._context.starts = starts or {}
@@ -228,32 +233,22 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         """Return Z_t'V⁻¹X of each term, (q_t, p)."""
         return self._at(v).projected_fixed()
 
+    def _again(self, stats: CrossProducts, **changes: Any) -> IterativeLikelihood:
+        """Return the engine of these sums with some options changed."""
+        options: dict[str, Any] = {"n_probes": self._n_probes, "n_levels": self._n_levels}
+        options |= {"probes": self._probes} | changes
+        return IterativeLikelihood(stats, reml=self.reml, **options)
+
     def started(self, v: FloatArray) -> IterativeLikelihood:
         """Return the engine whose solves start from the solutions at `v`."""
         self.derivatives(v)
-        return IterativeLikelihood(
-            self.stats,
-            reml=self.reml,
-            n_probes=self._n_probes,
-            goal=self._goal,
-            n_levels=self._n_levels,
-            probes=self._probes,
-            like=self,
-            starts=dict(self._context.solved),
-        )
+        starts = dict(self._context.solved)
+        return self._again(self.stats, goal=self._goal, like=self, starts=starts)
 
     def with_response(self, stats: Statistics) -> IterativeLikelihood:
         """Return the engine of the same rows with another response and the same probes."""
-        starts = self._context.starts
-        return IterativeLikelihood(
-            stats.cross_products,
-            reml=self.reml,
-            n_probes=self._n_probes,
-            n_levels=self._n_levels,
-            tol=self._context.tol,
-            probes=self._probes,
-            starts={kind: x for kind, x in starts.items() if kind[0] not in OF_RESPONSE},
-        )
+        kept = {k: x for k, x in self._context.starts.items() if k[0] not in OF_RESPONSE}
+        return self._again(stats.cross_products, tol=self._context.tol, starts=kept)
 
     def with_more_probes(self, v: FloatArray) -> IterativeLikelihood | None:
         """Return the engine with probes for a smaller error at `v`; None if there are enough."""
@@ -268,12 +263,11 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         if wanted <= _MORE * self._n_probes:
             return None
         of_response = {k: x for k, x in self._context.solved.items() if k[0] in OF_RESPONSE}
-        return IterativeLikelihood(
+        return self._again(
             self.stats,
-            reml=self.reml,
             n_probes=wanted,
+            probes=Rademacher(wanted, self._probes.seed),
             goal=self._goal,
-            seed=self._probes.seed,
             like=self,
             starts=of_response,
         )
@@ -402,14 +396,3 @@ def iterative_memory(
     # Solves, and probes of a term at zero, need columns of the length of the largest term.
     by_lead = 3.0 * fixed + 4.0 + (4.0 * width if tail else 0.0)
     return float(tables + columns + 8.0 * lead * by_lead)
-
-
-def _check_memory(
-    stats: CrossProducts, n_probes: int, n_levels: int, free_bytes: Callable[[], float]
-) -> None:
-    check_memory(
-        iterative_memory(stats, n_probes, n_levels),
-        "for these terms the iterative engine needs",
-        "with a constant mean method='anova' needs no more than the data",
-        free_bytes=free_bytes,
-    )

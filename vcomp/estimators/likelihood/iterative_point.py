@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from vcomp._typing import FloatArray, LongArray
+from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.estimators.likelihood.sparse_equations import PairProducts, Reduced, SparseSystem
 from vcomp.numerics import slices, solve_positive
 from vcomp.numerics.sparse import Probes, log_quadrature
@@ -298,16 +298,7 @@ class IterativePoint:
     @cached_property
     def PZy(self) -> list[FloatArray]:
         """Z_t'P y of each term."""
-        projections = []
-        for t in range(self._stats.n_terms):
-            rows = self._rows(t)
-            if t in self.context.small and self.v[t] > 0.0:
-                place = self.context.small[t]
-                mine = (self._dense >= place.start) & (self._dense < place.stop)
-                projections.append(self._theta[mine] / self.v[t])
-            else:
-                projections.append(rows[:, 0] - rows[:, self._dense] @ self._theta)
-        return projections
+        return self._less(0, self._dense, self._theta)
 
     def fixed_gram(self) -> tuple[FloatArray, FloatArray]:
         """Return X'V⁻¹X and its inverse."""
@@ -322,16 +313,27 @@ class IterativePoint:
         places, M = self._outer(with_fixed=False)
         X = np.arange(1, 1 + self._stats.n_fixed)
         solved = solve_positive(M, self._columns[1][np.ix_(places, X)])
+        return self._less(X, places, solved)
+
+    def _less(
+        self, columns: int | LongArray, places: LongArray, solved: FloatArray
+    ) -> list[FloatArray]:
+        """Return Z_t'V_o⁻¹(w − Hs) of each term, for columns w and H of W and solutions s."""
         projections = []
         for t in range(self._stats.n_terms):
-            if t in self.context.small and self.v[t] > 0.0:
-                place = self.context.small[t]
-                mine = (places >= place.start) & (places < place.stop)
-                projections.append(solved[mine] / self.v[t])
+            mine, rows = self._of_small(t, places), self._rows(t)
+            if mine is None:
+                projections.append(rows[:, columns] - rows[:, places] @ solved)
             else:
-                rows = self._rows(t)
-                projections.append(rows[:, X] - rows[:, places] @ solved)
+                projections.append(solved[mine] / self.v[t])
         return projections
+
+    def _of_small(self, term: int, places: LongArray) -> BoolArray | None:
+        """Return which positions in W are of this term; None if it is at zero or not small."""
+        place = self.context.small.get(term)
+        if place is None or self.v[term] == 0.0:
+            return None
+        return (places >= place.start) & (places < place.stop)
 
     def effects(self, term: int) -> FloatArray:
         """Return û of a term."""
@@ -400,11 +402,8 @@ class IterativePoint:
         inverse = solve_positive(M, np.eye(places.size))
         exact = np.zeros(self._stats.n_terms)
         for t in range(exact.size):
-            rows = self._rows(t)
-            if t in self.context.small and self.v[t] > 0.0:
-                place = self.context.small[t]
-                mine = (places >= place.start) & (places < place.stop)
-                v = self.v[t]
+            rows, mine, v = self._rows(t), self._of_small(t, places), self.v[t]
+            if mine is not None:
                 exact[t] = (rows.shape[0] - np.diagonal(inverse)[mine].sum() / v) / v
                 continue
             if t in self.context.small:
@@ -477,24 +476,17 @@ class IterativePoint:
 
     def _trace_at_zero(self, term: int) -> FloatArray:
         """Return tr(Z_t'V⁻¹Z_t) of a term at zero, from each probe."""
-        size = (self._stats.sizes[term],)
-        found = []
-        count = self.context.probes.count(size)
-        for number, part in enumerate(slices(count, COLUMNS_AT_ONCE)):
+        size, samples = (self._stats.sizes[term],), []
+        for number, part in enumerate(slices(self.context.probes.count(size), COLUMNS_AT_ONCE)):
             z = self.context.probes.columns((term,), size, part.start, part.stop)
-            right = {u: self.context.pairs.times(u, term, z) for u in self.active}
-            tail = np.concatenate(
-                [np.zeros((0, z.shape[1])), *(right[u] for u in self.active[1:])]
-            )
-            lead = right[self.active[0]] if self.active else np.zeros((0, z.shape[1]))
-            reduced = self.system.reduce(lead, tail)
+            right = {u: self.context.pairs.times(u, term, z) for u in (term, *self.active)}
+            reduced = self._reduce(right)
             sides = {(f"zero {term}", number): reduced.tail}
             ((x, residual),) = self.context.solve(self.system, sides)
-            squared = np.einsum("ij,ij->j", lead, reduced.lead)
-            squared += np.einsum("ij,ij->j", x, reduced.tail + residual)
-            own = self._stats.group_n[term] @ np.square(z)
-            found.append((own - squared) / self.residual)
-        return np.concatenate(found)
+            forms = np.einsum("ij,ij->j", z, right[term])
+            forms -= np.diagonal(self.system.forms(reduced, x, residual))
+            samples.append(forms / self.residual)
+        return np.concatenate(samples)
 
     # Variances of effects -----------------------------------------------------------------
 
@@ -517,9 +509,8 @@ class IterativePoint:
             shares = self.residual * error / np.maximum(found[t], least)
             largest = max(largest, float(np.sqrt(np.mean(np.square(shares)))))
             found[t] = np.clip(found[t], least, self.v[t])
-        for t, place in self.context.small.items():
-            if self.v[t] > 0.0:
-                mine = (places >= place.start) & (places < place.stop)
+        for t in self.context.small:
+            if (mine := self._of_small(t, places)) is not None:
                 found[t] = np.diagonal(inverse)[mine]
         return found, largest
 

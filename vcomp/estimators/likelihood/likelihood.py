@@ -6,6 +6,7 @@ An engine is chosen, its likelihood is maximised, and the maximum is certified
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
@@ -381,6 +382,7 @@ def estimate_by_likelihood(
         "information": perf_counter() - maximised,
     }
     certificate = certified.certificate
+    monte_carlo = {} if noise is None else _monte_carlo(noise, certified, names, known)
     estimate = Estimate(
         method="reml" if likelihood.reml else "ml",
         names=names,
@@ -390,12 +392,12 @@ def estimate_by_likelihood(
         cov_beta=cov_beta,
         llf=llf,
         converged=certificate.at_maximum,
-        status=_status(maximum, names, certified, options),
+        status=_status(maximum, names, certified, options, monte_carlo),
         engine=f"{likelihood.name}: {likelihood.reason}",
         certificate=certificate,
         held=certificate.held,
         log=maximum.log,
-        monte_carlo={} if noise is None else _monte_carlo(noise, certified, names, known),
+        monte_carlo=monte_carlo,
         llf_error=llf_error,
         # A covariance matrix that is not formed computes its own derivatives.
         fixed_errors=(
@@ -494,8 +496,30 @@ def _monte_carlo(
     }
 
 
+_LARGE_ERROR = 0.05
+"""Monte Carlo error of a component, in its standard errors, above which the status names it."""
+
+
+def _large_error(monte_carlo: Mapping[str, float], certified: Certified) -> str:
+    """Return a clause on the component with the largest Monte Carlo error, if that is large."""
+    variances = np.diagonal(next(iter(certified.covariances.values())))
+    shares = np.nan_to_num(np.array([*monte_carlo.values()]) / np.sqrt(variances))
+    worst = int(np.argmax(shares))
+    if shares[worst] <= _LARGE_ERROR:
+        return ""
+    return (
+        f"the random probes leave σ²({[*monte_carlo][worst]}) a Monte Carlo error of "
+        f"{display.number(float(shares[worst]), 2)} standard errors: four times as many "
+        "(n_probes=) halve it, and engine='blocked' has none"
+    )
+
+
 def _status(
-    found: Maximum, names: tuple[str, ...], certified: Certified, options: LikelihoodMethod
+    found: Maximum,
+    names: tuple[str, ...],
+    certified: Certified,
+    options: LikelihoodMethod,
+    monte_carlo: Mapping[str, float],
 ) -> str:
     certificate = certified.certificate
     if not certificate.at_maximum:
@@ -515,6 +539,8 @@ def _status(
             f"rounding error ended the iteration {display.number(found.newton_decrement, 2)} "
             "standard errors from the maximum"
         )
+    if monte_carlo and (of_probes := _large_error(monte_carlo, certified)):
+        clauses.append(of_probes)
     clauses += [
         f"another maximum of the log-likelihood is only {other}: the data hardly decide between "
         "the two"

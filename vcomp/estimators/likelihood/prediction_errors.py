@@ -53,14 +53,15 @@ digits."""
 _TOL = 1e-9
 """Tolerance of iterative solves; the error of quadratic forms is its square."""
 
-_ENTRIES = 2e9
-"""Largest product of pair-table entries and combinations for iterative solves: some minutes."""
+_ENTRIES = 5e9
+"""Largest product of pair-table entries and combinations for iterative solves: two minutes."""
 
 _EXACTLY = 1e8
-"""The same above which combinations of one effect have variances from probes: some seconds."""
+"""The same above which combinations of one effect have variances from probes: two seconds."""
 
-_SECONDS_PER_ENTRY = 5e-8
-"""Time of the iterative solve for one combination, divided by the entries of the pair tables."""
+_SECONDS_PER_ENTRY = 2e-8
+"""Time of the iterative solve for one combination, divided by the entries of the pair tables: 0.9
+to 2.7e-8 were measured, with twenty and with two scores a level."""
 
 
 @predicting()
@@ -280,6 +281,7 @@ def _by_equations(
     X: FloatArray,
     limits: EngineLimits,
     other: LongArray | None = None,
+    most_solved: float = _EXACTLY,
 ) -> FloatArray:
     """Return the variances of combinations; less the effects of `other` groups if given."""
     if stats.wide is not None:
@@ -288,8 +290,14 @@ def _by_equations(
     if variances is not None:
         return variances
     sums = stats.cross_products
-    most = float(X.shape[0]) * _SECONDS_PER_ENTRY * sums.n_entries
-    blocked = blocked_for_variances(stats, limits, most=most)
+    entries = float(X.shape[0]) * sums.n_entries
+    by_probes = other is None and entries > most_solved
+    # As for a fit, probes serve where an evaluation takes longer than that of an exact engine may.
+    if by_probes and blocked_for_variances(stats, limits, most=0.0) is None:
+        variances = _by_probes(sums, v, groups, X)
+        if variances is not None:
+            return variances
+    blocked = blocked_for_variances(stats, limits, most=_SECONDS_PER_ENTRY * entries)
     if blocked is None:
         return _by_iteration(sums, v, groups, X, other=other)
     return _by_elimination(blocked, v, groups, X, other)
@@ -412,14 +420,9 @@ def _by_iteration(
     X: FloatArray,
     most_entries: float = _ENTRIES,
     other: LongArray | None = None,
-    most_solved: float = _EXACTLY,
 ) -> FloatArray:
     """Return the variances of combinations; less the effects of `other` groups if given."""
     entries = float(stats.n_entries)
-    if entries * X.shape[0] > min(most_entries, most_solved) and other is None:
-        found = _by_probes(stats, v, groups, X)
-        if found is not None:
-            return found
     if entries * X.shape[0] > most_entries:
         most = max(int(most_entries / entries), 1)
         minutes = max(round(entries * X.shape[0] * _SECONDS_PER_ENTRY / 60.0), 2)
