@@ -161,8 +161,9 @@ def maximise(
                 elsewhere = search.on_grid(likelihood, v)
             elif done:
                 elsewhere = search.elsewhere(likelihood, path[-1], starts, doubtful)
-            if elsewhere is None:
-                elsewhere = v.sum() * starts.elsewhere(v, doubtful)
+            if elsewhere is None or not done:
+                # No point of the grid need lead to the maximum that a slow climb approached.
+                elsewhere = [*(elsewhere or ()), *(v.sum() * starts.elsewhere(v, doubtful))]
             path, done, others = search.again(path, done, elsewhere)
     here, log = path[-1], tuple(search.logged(point) for point in path)
     v, loglike = here.v, here.value
