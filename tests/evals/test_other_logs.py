@@ -258,6 +258,10 @@ def test_promptfoo_csv(tmp_path):
     with pytest.raises(vcomp.DataError, match="row 2: an output begins 'six'"):
         vcomp.evals.read(path)
     assert len(vcomp.evals.read(path, unreadable="skip").table) == 5
+    # Without variables the head begins as a list in JSON does.
+    for name in ("openai:a", "3b", "null"):
+        path.write_text(f"[{name}] answer,[b] answer\n[PASS] (1.00) 4,[FAIL] (0.50) 5\n", "utf-8")
+        assert rows(vcomp.evals.read(path), "model", "score") == [[name, 1.0], ["b", 0.5]]
     path.write_text("q,[a] x,score\n1,2,1\n", "utf-8")
     assert vcomp.evals.read(path).report["format"].item() == "table"
 

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import vcomp
+from vcomp.design import Chunk
 from vcomp.formula import coding
 from vcomp.numerics import MixedColumns
 from vcomp.statistics import Statistics
@@ -76,3 +77,19 @@ def test_a_wide_factor_across_axes_has_no_strata(monkeypatch):
     assert Statistics.from_rows(chunk, model.design.grid).strata is not None
     monkeypatch.setattr("vcomp.statistics.factor_columns.has_wide_factor.__defaults__", (11,))
     assert Statistics.from_rows(chunk, model.design.grid).strata is None
+
+
+def test_the_response_is_centred_once_and_then_by_blocks(monkeypatch):
+    model = vcomp.VarianceComponentsModel("y ~ 1 + (1|m) + (1|i) + (1|m:i)", table(3))
+    chunk, sizes = model.statistics.rows, []
+
+    def counted(self, rows, centred=Chunk.centred):
+        found = centred(self, rows)
+        sizes.append(found.size)
+        return found
+
+    monkeypatch.setattr(Chunk, "centred", counted)
+    monkeypatch.setattr("vcomp.statistics.stratification._BLOCK", 10)
+    strata = Statistics.from_rows(chunk, model.design.grid).strata
+    assert strata.yy == pytest.approx(model.statistics.yy, rel=1e-13)
+    assert sum(sizes) == 2 * chunk.n

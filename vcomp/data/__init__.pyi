@@ -17,6 +17,7 @@ from .row_columns import WeightsOfRows as WeightsOfRows
 from .rows import CompleteRows as CompleteRows
 from .rows import Rows as Rows
 from .rows import no_score_left as no_score_left
+from .rows import occurring_levels as occurring_levels
 from .rows import select_predictors as select_predictors
 from .score_forms import ORIENTATIONS as ORIENTATIONS
 from .several_scores import SeveralScoresError as SeveralScoresError

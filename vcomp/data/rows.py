@@ -438,6 +438,13 @@ def plain_columns(frame: pd.DataFrame, names: Collection[str]) -> dict[str, Any]
     return {name: _plain(name, frame[name]) for name in frame.columns.tolist() if name in names}
 
 
+def occurring_levels(values: pd.Categorical) -> pd.Categorical:
+    """Return values without the levels that do not occur; unchanged if all do."""
+    occurs = np.zeros(len(values.categories) + 1, dtype=bool)
+    occurs[values.codes] = True  # the last if a value is missing
+    return values if occurs[:-1].all() else values.remove_unused_categories()
+
+
 def _plain(name: str, column: pd.Series) -> Any:
     import pandas as pd
 
@@ -446,7 +453,7 @@ def _plain(name: str, column: pd.Series) -> Any:
     if _missing(name, column).all():
         return np.full(len(column), np.nan)
     if isinstance(column.dtype, pd.CategoricalDtype):
-        return column.array.remove_unused_categories()
+        return occurring_levels(column.array)
     if pd.api.types.is_complex_dtype(column.dtype):
         raise DataError(f"column {name!r} holds complex numbers", column=name)
     if pd.api.types.is_bool_dtype(column.dtype) and not column.isna().any():

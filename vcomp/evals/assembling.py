@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp import display
+from vcomp.data import occurring_levels
 from vcomp.evals.eval_logs import EvalLogs
 from vcomp.evals.run_rows import COLUMNS, Run, joined, named_within, renamed
 
@@ -104,7 +105,7 @@ def _selected(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     found = rows.reindex(columns=list(names)).reset_index(drop=True)
     for name in found:
         if hasattr(found[name], "cat"):
-            found[name] = found[name].cat.remove_unused_categories()
+            found[name] = occurring_levels(found[name].array)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -20,6 +21,9 @@ from vcomp.exceptions import DataError
 
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 """Compression of text by its first bytes."""
+
+_JSON = re.compile(rb"\{|\[\s*(?:$|[\[{\"\]]|(?:-?[\d.]+|true|false|null|NaN)\s*,)")
+"""Beginning of an object or a list; a column of a CSV file may be named ``[provider] prompt``."""
 
 _FIRST_LINES = 10
 """Lines in which an object is looked for that shows the format of a file of lines."""
@@ -110,7 +114,7 @@ class LogFile:
             return False
         with self.opened() as stream:
             start = stream.read(256).removeprefix(b"\xef\xbb\xbf").lstrip()
-        return start.startswith((b"{", b"["))
+        return _JSON.match(start) is not None
 
     @cached_property
     def document(self) -> Any:

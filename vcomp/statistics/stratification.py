@@ -275,7 +275,7 @@ def _means_of_cells(
         return means[kept], products[np.ix_(kept, kept)]
     mean = group_sums(places, chunk.y[:, None], size)[:, 0] / counts
     squares = [
-        float(np.square(chunk.y[rows] - mean[places[rows]]).sum())
+        float(np.square(chunk.centred(rows) - mean[places[rows]]).sum())
         for rows in slices(places.size, _BLOCK)
     ]
     return mean[None], np.array([[sum(squares)]])
