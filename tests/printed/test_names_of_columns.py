@@ -79,3 +79,12 @@ def test_objects_of_d_studies_are_several():
     study = vcomp.fit("score ~ (1|model) + (1|query)", data).dstudy(query=[10, 20])
     assert "how reliable differences between models are" in str(study)
     assert "how reliable absolute scores of models are" in str(study)
+
+
+def test_levels_of_plans_are_several():
+    values = {"model": 4.0, "query": 2.0, "model:query": 1.0, "query:judge": 0.0, "Residual": 3.0}
+    study = vcomp.from_components(values).dstudy(query=1, judge=1)
+    best = study.optimize("4*query + query:judge", budget=100, bounds={"judge": (1, 1)})
+    assert "20 queries, 1 judge in each query; costs 100" in " ".join(str(best).split())
+    needed = study.required(0.95, facet="judge")
+    assert "does not fall with more judges" in str(needed)

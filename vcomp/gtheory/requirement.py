@@ -322,8 +322,8 @@ def _why(universe: float, held_error: float, facet: str, object_: str) -> str:
     if universe <= 0:
         return f"the variance of {object_} is not estimated above zero."
     return (
-        f"error variance {display.number(held_error)} does not fall with more {facet}; "
-        "plan more of the other facets."
+        f"error variance {display.number(held_error)} does not fall with more "
+        f"{display.levels_of(facet)}; plan more of the other facets."
     )
 
 

@@ -510,7 +510,7 @@ def _notes(study: SubsampleStudy) -> list[str]:
     if study.by_group is not None:
         name, n_groups = study.by_group
         notes.append(
-            f"{name}: drawn by group, at most as many of each; {display.count(n_groups)} {name} "
+            f"{name}: drawn by group, at most as many of each; {display.counted(n_groups, name)} "
             "are one of each."
         )
     missing = study.cells.shape[0] * study.trials - int(study.replicates.converged.sum())

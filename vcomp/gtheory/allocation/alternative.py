@@ -302,7 +302,8 @@ def _size(facet: str, n: float, design: BrennanDesign) -> str:
     if facet == REPLICATE:
         return f"{display.count(n)} {'score' if n == 1 else 'scores'} a cell"
     within = outer_facets(facet, design)
-    return f"{display.count(n)} {facet}" + (f" in each {within}" if within else "")
+    levels = facet if n == 1 else display.plural(facet)
+    return f"{display.count(n)} {levels}" + (f" in each {within}" if within else "")
 
 
 def _worth(chosen: AllocatedDesign[Any], name: str) -> str:
