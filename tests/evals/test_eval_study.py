@@ -41,6 +41,20 @@ def scores(models=4, tasks=1, items=25, prompts=1, epochs=1, missing=0.0, seed=1
     return data[rng.random(m.size) >= missing]
 
 
+def of_two(difference):
+    """Return scores of two models, one of which is better by the same amount everywhere."""
+    one = scores(models=1)
+    return pd.concat([one, one.assign(model="other", score=one["score"] + difference)])
+
+
+def of_many():
+    """Return scores of a thousand models and one."""
+    models = [f"m{k}" for k in np.arange(2002) % 1001]
+    return pd.DataFrame(
+        {"model": models, "item": np.arange(2002) // 1001, "score": 1.0 * np.arange(2002)}
+    )
+
+
 def test_models_on_items_are_systems_on_topics():
     data = scores()
     found = vcomp.evals.study(data)
@@ -143,6 +157,8 @@ def test_one_model_has_the_standard_error_of_its_items():
         found.plot()
     with pytest.raises(vcomp.PlanError, match="there is no model 'm1' to compare with"):
         found.worse_than("m1")
+    with pytest.raises(vcomp.PlanError, match="'m0' is the only model: nothing is compared"):
+        found.worse_than("m0")
 
 
 def test_a_model_that_is_always_right_has_an_error():
@@ -215,6 +231,9 @@ def test_logs_are_read_and_compared():
         (lambda: scores(), {"metric": "acc"}, "there is no column 'metric' to choose from"),
         (lambda: scores().assign(metric="f1"), {"metric": "acc"}, "no metric 'acc'; there are"),
         (lambda: scores().assign(score=1.0), {}, "all scores are 1: they show neither"),
+        (lambda: of_two(0.0), {}, "differ by the same amount on every item.* under two names"),
+        (lambda: of_two(1.0), {}, "differ by the same amount on every item"),
+        (lambda: of_many(), {}, "1,001 models have too many means .* in pairs, of at most 1,000"),
         (lambda: scores(), {"alpha": 2}, "alpha must be between 0 and 1"),
         (lambda: scores(), {"test": "fdr_bh"}, "test must be 't', 'tukey' or 'max-t'"),
         (lambda: scores(), {"prices": 3}, "prices are a mapping such as"),

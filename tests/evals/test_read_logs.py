@@ -104,6 +104,16 @@ def test_columns_of_other_names(tmp_path):
         vcomp.evals.read(path, columns={"score": "marks"})
 
 
+def test_a_named_column_replaces_that_of_the_name(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("model,item,score,points\na,1,0.5,7\nb,1,0.25,8\n")
+    found = vcomp.evals.read(path, columns={"score": "points"})
+    assert found.table["score"].tolist() == [7.0, 8.0]
+    path.write_text("model,item,score,score\na,1,0.5,7\nb,1,0.25,8\n")
+    with pytest.raises(vcomp.DataError, match="has two columns 'score'; rename one"):
+        vcomp.evals.read(path)
+
+
 def test_scores_of_topics_of_pyterrier(tmp_path):
     """``perquery.csv``, which ``pt.Experiment`` saves; topics without judgements have no score."""
     path = tmp_path / "perquery.csv"

@@ -176,7 +176,9 @@ class EvalStudy(display.Printed):
         """
         names = list(map(str, self.table.index))
         lacking = list(map(str, self.not_compared))
-        if str(baseline) not in (*names, *lacking) or self.comparisons is None:
+        if str(baseline) in names and self.comparisons is None:
+            raise PlanError(f"{baseline!r} is the only {self.roles.model}: nothing is compared")
+        if str(baseline) not in (*names, *lacking):
             raise PlanError(
                 f"there is no {self.roles.model} {baseline!r} to compare with; there are "
                 f"{', '.join(map(repr, names))}"
@@ -188,6 +190,7 @@ class EvalStudy(display.Printed):
                 f"{_of_lacking(self.roles, self.not_compared)}; or leave out their rows",
                 column=self.roles.model,
             )
+        assert self.comparisons is not None
         rows = self.comparisons.table
         rows = rows[rows["significant"]]
         first, second = rows["first"].astype(str), rows["second"].astype(str)
@@ -597,5 +600,20 @@ def _check_varying(table: pd.DataFrame, roles: Roles, groups: Partitions) -> Non
         raise DataError(
             f"all scores of each {' and '.join([roles.model, *roles.fixed])} are equal: they show "
             "differences, but no errors",
+            column=roles.score,
+        )
+    others = [name for name in roles.cell if name != roles.model]
+    n = roles.levels[roles.model]
+    if n == 1 or groups.n_groups(others) * n != len(table):
+        return
+    differences = score - score.groupby([table[name] for name in others], observed=True).transform(
+        "mean"
+    )
+    rounded = np.round(differences / float(np.abs(score).max()), 12)
+    if groups.are_constant(rounded, [roles.model]):
+        raise DataError(
+            f"any two {display.levels_of(roles.model)} differ by the same amount on every "
+            f"{' and '.join(others)}: the differences show no errors; if they do not differ, was "
+            "a run read under two names?",
             column=roles.score,
         )

@@ -207,10 +207,14 @@ def roles_of(
         raise DataError(copies(repeated, [*cell, *numbering]), column=numbering[0])
     numbered = numbering[0] if numbering and groups.n_groups(cell) < len(table) else ""
     if levels[model] * int(np.prod([levels[c] for c in constant])) > _MOST_COLUMNS:
+        means = f"{display.counted(levels[model], model)} have too many means"
+        if not constant:
+            raise DataError(
+                f"{means} to be compared in pairs, of at most {_MOST_COLUMNS:,}: leave some out"
+            )
         raise DataError(
-            f"{display.counted(levels[model], model)} have too many means over the levels of "
-            f"{display.listed(list(constant))} to be estimated one by one; take these as sampled: "
-            f"sampled=[{', '.join(map(repr, constant))}]"
+            f"{means} over the levels of {display.listed(list(constant))} to be estimated one by "
+            f"one; take these as sampled: sampled=[{', '.join(map(repr, constant))}]"
         )
     answer = _answer(groups, cell, numbering) if numbered and JUDGE in cell else []
     terms, left = _terms(groups, len(table), model, several, constant, answer=answer)

@@ -108,9 +108,18 @@ def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
             f"columns are {', '.join(map(repr, names[:20]))}"
         )
     source = _parquet if file.is_parquet else _json if file.is_json else _csv
-    frames = [_converted(frame.rename(columns=renamed)) for frame in source(file, damage)]
+    frames = [_converted(_renamed(frame, renamed, file.name)) for frame in source(file, damage)]
     rows = joined(frames)
     yield Run(file.name, NAME, rows, samples=len(rows), unreadable=damage.named)
+
+
+def _renamed(frame: pd.DataFrame, names: Mapping[str, str], file: str) -> pd.DataFrame:
+    """Return columns by our names, without those whose name another one is given."""
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise DataError(f"{file!r} has two columns {twice[0]!r}; rename one", column=str(twice[0]))
+    replaced = [name for name in frame if name in names.values() and name not in names]
+    return frame.drop(columns=replaced).rename(columns=dict(names))
 
 
 def _converted(frame: pd.DataFrame) -> pd.DataFrame:
