@@ -9,12 +9,15 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import vcomp
 
 DATA = vcomp.datasets.load("bodoff2007_alpha")
 FORMULA = "score ~ (1|sys) + (1|topic)"
+PRIOR = {"sys": -1.0, "topic": 1.0, "Residual": 1.0}
+WIDE = pd.DataFrame({"a": [0.1, 0.4, 0.3], "b": [0.2, 0.3, 0.6]})
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +47,25 @@ def test_a_component_that_is_not_there(res):
 def test_a_level_that_did_not_occur(res):
     new = DATA.head(2).assign(sys="new")
     assert three(fields(lambda: res.predict(new))) == ("sys", None, "new")
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda res: res.quantity("sus + 1"), (None, "sus", None)),
+        (lambda res: res.quantity("corr(sys)"), (None, "sys", None)),
+        (lambda res: res.dstudy(topic=[]), ("topic", None, None)),
+        (
+            lambda res: res.dstudy(topic=5, fixed="topic", universe={"topic": 9}),
+            ("topic", None, None),
+        ),
+        (lambda res: res.compare_levels("judge"), ("judge", None, None)),
+        (lambda res: vcomp.fit(FORMULA, DATA, method="minque", prior=PRIOR), (None, "sys", None)),
+        (lambda res: vcomp.ir.compare_systems(WIDE, baseline="c"), (None, None, "c")),
+    ],
+)
+def test_messages_have_the_field_of_what_they_name(res, call, expected):
+    assert three(fields(lambda: call(res))) == expected
 
 
 def test_an_option_has_none_of_them(res):

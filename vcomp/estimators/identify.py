@@ -388,7 +388,8 @@ def _check_terms(stats: Statistics, names: Sequence[str], *, knows_residual: boo
             raise DesignError(
                 f"terms {names[t]!r} and {names[u]!r} are confounded: they group the rows in the "
                 "same way, so that the data contain only the sum of their variances; keep one of "
-                "them"
+                "them",
+                term=names[t],
             )
     forms = residual_forms(stats)
     for t, name in enumerate(names):

@@ -207,7 +207,8 @@ def _by_place(
         least = -np.inf if name in covariances else 0.0
         if not is_real(value) or not np.isfinite(value) or value < least:
             raise EstimationError(
-                f"{option}={{{name!r}: {value!r}}}: a component must be a number of at least 0"
+                f"{option}={{{name!r}: {value!r}}}: a component must be a number of at least 0",
+                term=name,
             )
         places[names.index(name)] = float(value)
     return places

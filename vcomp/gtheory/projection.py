@@ -121,7 +121,8 @@ def composition(components: VarianceComponents, plan: DStudyPlan) -> Composition
     if not (has_object & ~divides.any(axis=1)).any():
         raise PlanError(
             f"the G-study has no component of {plan.object!r} alone, so its levels "
-            f"cannot be distinguished; it has {', '.join(components.names)}"
+            f"cannot be distinguished; it has {', '.join(components.names)}",
+            term=plan.object,
         )
     return Composition(divides, has_object, effects)
 

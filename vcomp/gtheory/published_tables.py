@@ -130,7 +130,9 @@ def expectations(
         df[t] = groups[t] - 1.0 - sum(df[s] for s in range(len(facets)) if facets[s] < facets[t])
         if not df[t] > 0.0:
             levels = ", ".join(f"{f}={display.number(sizes[f])}" for f in sorted(facets[t]))
-            raise PlanError(f"{names[t]!r} has no degrees of freedom with the sizes {levels}")
+            raise PlanError(
+                f"{names[t]!r} has no degrees of freedom with the sizes {levels}", term=names[t]
+            )
     finer = np.array([[t <= u for u in facets] for t in facets])
     return df, np.where(finer, groups[-1] / groups, 0.0)
 
@@ -177,7 +179,8 @@ def anova_of_components(
         raise PlanError(
             f"these components give the mean square of {names[t]!r} as "
             f"{display.number(squares[t])}, below zero: they are not those of a balanced analysis "
-            "of variance with these sizes"
+            "of variance with these sizes",
+            term=names[t],
         )
     _check_residual(names, squares)
     return BalancedAnova(tuple(facets), dict(sizes), df, expected, squares)
@@ -239,7 +242,8 @@ def anova_of_mean_squares(
         levels = ", ".join(f"{f}={display.number(sizes[f])}" for f in sorted(sizes))
         raise PlanError(
             f"df of {names[t]!r} is {display.number(df[t])}, but with the sizes {levels} of a "
-            f"balanced design it is {display.number(implied[t])}; a term may be missing"
+            f"balanced design it is {display.number(implied[t])}; a term may be missing",
+            term=names[t],
         )
     return BalancedAnova(tuple(facets), dict(sizes), df, expected, squares)
 
@@ -352,7 +356,7 @@ def terms_of(names: Sequence[str], *, replicated: bool = False) -> list[frozense
     for k, name in enumerate(names):
         same = [other for other in names[:k] if terms[other] == terms[name]]
         if same:
-            raise PlanError(f"components {same[0]!r} and {name!r} have the same facets")
+            raise PlanError(f"components {same[0]!r} and {name!r} have the same facets", term=name)
     if not {everything, everything | {REPLICATE}}.intersection(terms.values()):
         raise PlanError(
             f"no component has all facets ({', '.join(sorted(everything))}): the residual is "

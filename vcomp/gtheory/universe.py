@@ -339,7 +339,8 @@ def read_universe(
     both = [f for f in held if f in finite]
     if both:
         raise PlanError(
-            f"{both[0]!r} is fixed: its universe are the planned levels; drop universe="
+            f"{both[0]!r} is fixed: its universe are the planned levels; drop universe=",
+            column=both[0],
         )
     for what, facets in (("fixed", held), ("universe", list(finite))):
         _check_outer(what, facets, design, objects | {*held, *finite})

@@ -137,7 +137,8 @@ class _QuantityReader:
         known = [*self.names, "total", *self.others]
         raise EstimationError(
             f"{name!r} is not a component or quantity{did_you_mean(name, known)}; components are "
-            f"{', '.join(self.names)}, and quantities {', '.join(known[len(self.names) :])}"
+            f"{', '.join(self.names)}, and quantities {', '.join(known[len(self.names) :])}",
+            term=name,
         )
 
     def _operation(self, node: ast.BinOp) -> _Value:
@@ -238,7 +239,8 @@ def read_correlation(
     if name not in known:
         raise EstimationError(
             f"corr() is of a covariance of random slopes, not of {name!r}"
-            f"{did_you_mean(name, known)}; covariances are {', '.join(known) or 'none'}"
+            f"{did_you_mean(name, known)}; covariances are {', '.join(known) or 'none'}",
+            term=name,
         )
     return _correlation(*known[name])
 

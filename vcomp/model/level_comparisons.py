@@ -235,7 +235,10 @@ def _chosen(facet: str, compared: ComparedLevels, levels: Iterable[object] | Non
         kept = [place_of(facet, names, level) for level in levels]
     if len(set(kept)) < len(kept):
         twice = next(place for place in kept if kept.count(place) > 1)
-        raise PlanError(f"level {label_of(names[twice])!r} of {facet} is given twice")
+        raise PlanError(
+            f"level {label_of(names[twice])!r} of {facet} is given twice",
+            level=names[twice],
+        )
     if len(kept) < 2:
         _check_estimable(facet, compared, compared.not_estimable)
         raise PlanError(

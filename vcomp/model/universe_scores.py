@@ -391,7 +391,8 @@ def own_term(components: VarianceComponents, plan: DStudyPlan) -> int:
     if plan.objects not in components.facets[:-1]:
         raise PlanError(
             f"the model has no term {plan.object}, the object of measurement; its terms "
-            f"are {', '.join(components.names)}"
+            f"are {', '.join(components.names)}",
+            term=plan.object,
         )
     return components.facets.index(plan.objects)
 

@@ -299,7 +299,7 @@ def _scored(
     """Return the rows with a score of a variable; add the number of others to `lacking`."""
     empty = rows[column].isna().to_numpy()
     if empty.all() and len(rows):
-        raise DataError(f"variable {name!r} has no scores: {none}")
+        raise DataError(f"variable {name!r} has no scores: {none}", column=name)
     if empty.any():
         lacking.append(f"{name} lacks {int(empty.sum()):,} of {len(rows):,} scores")
     return rows[~empty]

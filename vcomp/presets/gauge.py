@@ -292,7 +292,8 @@ def _sources(
     if not of_parts:
         raise PlanError(
             f"there is no component of {part!r}, so that parts do not differ; add "
-            f"(1|{in_formula(part)}) to the formula, which has {', '.join(components.names)}"
+            f"(1|{in_formula(part)}) to the formula, which has {', '.join(components.names)}",
+            term=part,
         )
     sources = {
         TOTAL_GAUGE: (*others, components.names[-1]),
@@ -306,7 +307,8 @@ def _sources(
     if not others:
         raise PlanError(
             f"there is no component of {operator!r}, so that reproducibility is not known; add "
-            f"(1|{in_formula(operator)}) to the formula, which has {', '.join(components.names)}"
+            f"(1|{in_formula(operator)}) to the formula, which has {', '.join(components.names)}",
+            term=operator,
         )
     return sources
 

@@ -190,12 +190,14 @@ def prior_components(prior: Any, names: tuple[str, ...]) -> FloatArray:
     for name, value in zip(names, w, strict=True):
         if not np.isfinite(value) or value < 0.0:
             raise EstimationError(
-                f"the prior component of {name} is {value}: it must be finite and not negative"
+                f"the prior component of {name} is {value}: it must be finite and not negative",
+                term=name,
             )
     if w[-1] == 0.0:
         raise EstimationError(
             f"the prior component of {names[-1]} is 0: without it the prior covariance matrix is "
-            "singular; give it a positive value"
+            "singular; give it a positive value",
+            term=name,
         )
     check_ratios(w, names, "prior")
     return w

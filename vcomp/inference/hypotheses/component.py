@@ -496,7 +496,8 @@ def _check_term(fit: ComponentFit, term: Any) -> None:
     if term in estimate.held:
         raise EstimationError(
             f"σ²({term}) is held at {display.number(_value(estimate, term))}, not estimated; fit "
-            "without hold= to test it"
+            "without hold= to test it",
+            term=term,
         )
 
 
