@@ -14,6 +14,7 @@ import pytest
 import vcomp
 from vcomp.estimators.likelihood import EngineLimits, Projector, choose_engine
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.estimators.likelihood.fixed_part import SparseCovariance
 from vcomp.exceptions import DataError, DesignError, EstimationError, VcompError
 from vcomp.formula.coding import WideLimits
 from vcomp.model import VarianceComponentsModel
@@ -303,6 +304,26 @@ class TestFit:
             ours, theirs = (r.get_prediction(few, level=level).se_mean for r in (found, wanted))
             np.testing.assert_allclose(ours, theirs, rtol=1e-7)
         np.testing.assert_allclose(found.fittedvalues, wanted.fittedvalues, rtol=1e-7)
+
+
+def test_many_products_with_the_covariance_matrix_take_a_solve_a_column(monkeypatch):
+    fits = _sparse_and_dense_fits(INSIDE)
+    sparse, dense = (fit._record.estimate.cov_beta for fit in fits)
+    sparse = replace(sparse, formed=[])
+    p, solved, solutions = len(dense), [], SparseCovariance._solutions
+
+    def counted(self, L):
+        solved.append(len(L))
+        return solutions(self, L)
+
+    monkeypatch.setattr(SparseCovariance, "_solutions", counted)
+    rows = np.random.default_rng(7).normal(size=(2 * p, p))
+    close = {"rtol": 1e-6, "atol": 1e-9 * np.abs(dense).max()}
+    few = rows[:5] @ sparse
+    np.testing.assert_allclose(few, rows[:5] @ dense, **close)
+    np.testing.assert_allclose(rows @ sparse, rows @ dense, **close)
+    np.testing.assert_allclose(rows[:5] @ sparse, few, rtol=1e-10, atol=1e-12 * np.abs(few).max())
+    assert solved == [5, p]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ covariances of combinations of the fixed effects follow from solves.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -251,6 +251,7 @@ class SparseCovariance:
     point : the equations at the estimates; their last term is the factor
     dense_at, sparse_at : positions of the other columns of X, and of the factor's
     constant, x_origin : a and x₀ of T = I − a x₀', eq. (1.2), for Cov(Tβ̂); None for T = I
+    formed : the matrix of T = I, once products with half as many rows as it has are requested
     """
 
     point: Point
@@ -258,6 +259,7 @@ class SparseCovariance:
     sparse_at: LongArray
     constant: FloatArray | None = None
     x_origin: FloatArray | None = None
+    formed: list[FloatArray] = field(default_factory=list, repr=False)
 
     __array_ufunc__: ClassVar[None] = None
     """NumPy leaves products with an array to :meth:`__rmatmul__`."""
@@ -277,8 +279,31 @@ class SparseCovariance:
     def __rmatmul__(self, L: FloatArray) -> FloatArray:
         """Return LΦ of rows L, (m, p), or of one, (p,)."""
         rows = np.atleast_2d(L)
-        made = np.concatenate([np.zeros((0, len(self))), *(p for p, _ in self._solved(rows))])
+        if self.formed or len(self) <= min(2 * len(rows), WIDE.formed):
+            made = self._back(self._at_origin(rows) @ self._matrix())
+        else:
+            made = np.concatenate([np.zeros((0, len(self))), *(p for p, _ in self._solved(rows))])
         return made if np.ndim(L) == 2 else made[0]
+
+    def _matrix(self) -> FloatArray:
+        """Return the matrix of T = I, by a solve for each row at the first use."""
+        if not self.formed:
+            plain = replace(self, constant=None, x_origin=None)
+            whole = np.concatenate([p for p, _ in plain._solutions(np.eye(len(self)))])
+            self.formed.append(0.5 * (whole + whole.T))
+        return self.formed[0]
+
+    def _at_origin(self, rows: FloatArray) -> FloatArray:
+        """Return LT of rows L."""
+        if self.constant is None or self.x_origin is None:
+            return rows
+        return rows - np.outer(rows @ self.constant, self.x_origin)
+
+    def _back(self, products: FloatArray) -> FloatArray:
+        """Return MT' of products M with the matrix of T = I."""
+        if self.constant is None or self.x_origin is None:
+            return products
+        return products - np.outer(products @ self.x_origin, self.constant)
 
     def diagonal(self) -> FloatArray:
         """Return the variances of the fixed effects, (p,)."""
@@ -408,18 +433,14 @@ class SparseCovariance:
         place = dict(zip(point.active, equations.slices, strict=True))
         n_effects = equations.group_n.size
         for part in slices(len(L), max(1, int(_ELEMENTS // n_effects))):
-            rows = L[part]
-            if self.constant is not None and self.x_origin is not None:
-                rows = rows - np.outer(rows @ self.constant, self.x_origin)
+            rows = self._at_origin(L[part])
             Zb = np.zeros((n_effects, len(rows)))
             Zb[place[k]] = rows[:, self.sparse_at].T
             effects, beta = point.solve(Zb, np.ascontiguousarray(rows[:, self.dense_at].T))
             products = np.empty((len(rows), len(self)))
             products[:, self.sparse_at] = s2 * effects[place[k]].T
             products[:, self.dense_at] = s2 * beta.T
-            if self.constant is not None and self.x_origin is not None:
-                products -= np.outer(products @ self.x_origin, self.constant)
-            yield products, effects
+            yield self._back(products), effects
 
 
 def fixed_effects_at(
