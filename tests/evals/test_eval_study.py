@@ -779,21 +779,22 @@ def test_scores_as_every_eval_ever_has_them(tmp_path):
         assert [d["model_info"]["id"] for d in documents] == list(found.table.index)
         logs = vcomp.evals.read(tmp_path / str(k))
         read = logs.table.pivot_table("score", "model", "task", observed=True)
-        whole = "t" if list(read) == ["t"] else "mean over tasks"
-        assert dict(read[whole]) == dict(found.table["mean"])
-        if whole != "t":
+        several = list(read) != ["t"]
+        assert list(read) == (["t0", "t1"] if several else ["t"])  # their mean is no task
+        if several:
             cells = data.groupby(["model", "task"])["score"].mean().unstack()
             np.testing.assert_allclose(read[["t0", "t1"]], cells.loc[read.index], rtol=1e-9)
         for document in documents:
             stored = document["evaluation_results"][-1]["score_details"]["uncertainty"]
             row = found.table.loc[document["model_info"]["id"]]
+            assert document["evaluation_results"][-1]["score_details"]["score"] == row["mean"]
             limits = stored["confidence_interval"]
             assert stored["standard_error"]["value"] == row["std_error"]
             assert (limits["lower"], limits["upper"]) == (row["low"], row["high"])
             assert limits["confidence_level"] == 0.95
             assert document["source_metadata"]["source_organization_name"] == "we"
             kind = document["evaluation_results"][0]["metric_config"].get("score_type")
-            assert kind == (None if whole == "t" else "binary")
+            assert kind == ("binary" if several else None)
     assert set(logs.table["metric"]) == {"score"}
     (tmp_path / "file").write_text("")
     with pytest.raises(vcomp.DataError, match=r"folder .*file' cannot be made"):

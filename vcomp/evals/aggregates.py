@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from vcomp import __version__, data
+from vcomp.evals.every_eval_ever import ALL_TASKS
 from vcomp.evals.next_data import EvalStudy
 from vcomp.evals.roles import FIXED
 from vcomp.exceptions import DataError
 
 _SCHEMA = "0.3.0"
-
-_ALL_TASKS = "mean over tasks"
-"""Name of the evaluation that a score over several tasks belongs to."""
 
 
 def aggregates(study: EvalStudy, organization: str) -> list[dict[str, Any]]:
@@ -75,7 +73,7 @@ def _results(study: EvalStudy, model: Any, by_task: dict[Any, Any]) -> list[dict
         for name, scores in by_task.items()
     ]
     tasks = own[task].unique() if task in own else []
-    name = str(tasks[0]) if len(tasks) == 1 else _ALL_TASKS if by_task else "evaluation"
+    name = str(tasks[0]) if len(tasks) == 1 else ALL_TASKS if by_task else "evaluation"
     return [*found, _result(study, name, study.table.loc[model], len(own))]
 
 

@@ -19,6 +19,9 @@ from vcomp.evals.run_rows import (
 
 NAME = "every_eval_ever"
 
+ALL_TASKS = "mean over tasks"
+"""Name of the last result in aggregates of studies with several tasks."""
+
 _OF_AGGREGATE = {"evaluation_id", "model_info", "evaluation_results"}
 
 _KEYS = {"evaluation_id", "model_id", "evaluation_name", "sample_id", "evaluation"}
@@ -44,6 +47,8 @@ def _read_aggregate(file: LogFile, damage: Damage) -> Run:
     evaluation = stored["evaluation_id"]
     rows = SampleRows(("task", "metric", "score", "problem"), {"model": model, "run": evaluation})
     results = stored["evaluation_results"]
+    if within(stored, "eval_library", "name") == "vcomp":  # the mean of the others is no task
+        results = [r for r in results if within(r, "evaluation_name") != ALL_TASKS]
     for k, result in enumerate(results, 1):
         with damage.at(f"result {k}"):
             metric = within(result, "metric_config", "metric_name") or "score"
