@@ -429,6 +429,20 @@ def test_advice_on_effects_that_others_contain_leads_on():
     assert res.converged
 
 
+def test_advice_on_intercepts_that_dwarf_all_else_leads_on():
+    rng = np.random.default_rng(1)
+    g, h = (codes.ravel() for codes in np.indices((10, 6)))
+    x = rng.normal(size=60)
+    y = (0.5 * rng.normal(size=10))[g] * x + rng.normal(size=6)[h] + 0.5 * rng.normal(size=60)
+    frame = pd.DataFrame({"g": g, "h": h, "x": x, "y": y})
+    far = frame.assign(y=y + 1e7 * (g % 2))
+    with pytest.raises(EstimationError, match=r"up to rounding error: .* fixed, C\(g\)"):
+        vcomp.fit("y ~ x + (x|g) + (1|h)", far)
+    advised = "y ~ x + C(g) + (0 + x|g) + (1|h)"
+    found, plain = vcomp.fit(advised, far).vcomp, vcomp.fit(advised, frame).vcomp
+    np.testing.assert_allclose(found, plain, rtol=1e-7)  # y + 1e7 is rounded to 1e-9
+
+
 @pytest.mark.parametrize("seed", [2, 15])
 def test_climbs_next_to_a_small_residual_and_a_singular_matrix_converge(seed):
     # The sides of the equations of rotated effects were rounded to the digits of the residual.

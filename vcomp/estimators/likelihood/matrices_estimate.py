@@ -150,8 +150,9 @@ def _maximum(
     alone = likelihood.n_residuals == 1 and not held[-1].any()
     if alone and end.S[-1, 0, 0] <= _NO_RESIDUAL * np.trace(end.S, axis1=1, axis2=2).sum():
         raise EstimationError(
-            "the random and fixed effects reproduce the response exactly: the residual variance "
-            "is zero, and the likelihood has no maximum; leave out a slope or a term"
+            "the random and fixed effects reproduce the response exactly, or up to rounding "
+            "error: the residual variance is zero, and the likelihood has no maximum; leave out a "
+            "slope or a term, or make the intercepts of a facet that dwarf all else fixed, C(g)"
         )
     return likelihood, end
 
