@@ -22,7 +22,14 @@ from vcomp.estimators.likelihood.blocked_covariance import last_form, with_resid
 from vcomp.estimators.likelihood.engine import FixedForms, SummedEngine
 from vcomp.estimators.likelihood.equations import Point
 from vcomp.formula import WIDE
-from vcomp.numerics import Positive, check_memory, slices, solve, solve_positive
+from vcomp.numerics import (
+    Positive,
+    available_bytes,
+    check_memory,
+    slices,
+    solve,
+    solve_positive,
+)
 from vcomp.statistics import CrossProducts, WideProducts
 
 
@@ -232,7 +239,7 @@ _ELEMENTS = 4e6
 _COEFFICIENTS = 256
 """Number of coefficients in a batch of solves."""
 
-_HELD = 1e8
+_HELD = 2.2e8
 """Elements of the solutions of all combinations that are held at once."""
 
 _PRODUCTS = 2e9
@@ -251,7 +258,8 @@ class SparseCovariance:
     point : the equations at the estimates; their last term is the factor
     dense_at, sparse_at : positions of the other columns of X, and of the factor's
     constant, x_origin : a and x₀ of T = I − a x₀', eq. (1.2), for Cov(Tβ̂); None for T = I
-    formed : the matrix of T = I, once products with half as many rows as it has are requested
+    formed, formed_slopes : the matrix of T = I and its slopes, once products with half as many
+        rows as it has are requested
     """
 
     point: Point
@@ -260,6 +268,7 @@ class SparseCovariance:
     constant: FloatArray | None = None
     x_origin: FloatArray | None = None
     formed: list[FloatArray] = field(default_factory=list, repr=False)
+    formed_slopes: list[FloatArray] = field(default_factory=list, repr=False)
 
     __array_ufunc__: ClassVar[None] = None
     """NumPy leaves products with an array to :meth:`__rmatmul__`."""
@@ -323,6 +332,12 @@ class SparseCovariance:
         It is ‖Z_t'V⁻¹XΦl‖², and σ² times it adds up to l'Φl over all components; 0 for terms at
         zero, which have no degrees of freedom.
         """
+        if not self.formed_slopes and len(self) <= min(2 * len(L), WIDE.formed):
+            known = replace(self, constant=None, x_origin=None).of_combinations(np.eye(len(self)))
+            self.formed_slopes.extend([] if known is None else known[1])
+        if self.formed_slopes:
+            rows = self._at_origin(L)
+            return np.array([((rows @ slope) * rows).sum(axis=1) for slope in self.formed_slopes])
         parts = [np.zeros((self.point.stats.n_terms, 0))]
         return np.concatenate([*parts, *(s for _, s in self._solved(L))], axis=1)
 
@@ -332,16 +347,21 @@ class SparseCovariance:
         None if the effects of all rows are too many to be held at once.
         """
         point, equations = self.point, self.point.equations
-        if float(len(L)) * equations.group_n.size > _HELD:
+        held = float(len(L)) * equations.group_n.size
+        if held > _HELD or 16.0 * held > available_bytes():
             return None
         k, s2 = point.stats.n_terms - 1, point.residual
-        products, effects = map(list, zip(*self._solutions(L), strict=True))
+        products, done = [], 0
+        whole = np.empty((equations.group_n.size, len(L)))
+        for some, effects in self._solutions(L):
+            products.append(some)
+            whole[:, done : done + len(some)] = effects
+            done += len(some)
         covariance = np.concatenate(products) @ L.T
         slopes = np.zeros((k + 1, len(L), len(L)))
         for t, at in zip(point.active, equations.slices, strict=True):
             if t < k:
-                own = np.concatenate([one[at] for one in effects], axis=1) * (s2 / point.v[t])
-                slopes[t] = own.T @ own
+                slopes[t] = (whole[at].T @ whole[at]) * (s2 / point.v[t]) ** 2
         slopes[k] = (covariance - np.tensordot(point.v[:k], slopes[:k], 1)) / s2
         return covariance, slopes
 
