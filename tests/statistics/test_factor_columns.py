@@ -89,7 +89,6 @@ def test_the_response_is_centred_once_and_then_by_blocks(monkeypatch):
         return found
 
     monkeypatch.setattr(Chunk, "centred", counted)
-    monkeypatch.setattr("vcomp.statistics.stratification._BLOCK", 10)
     strata = Statistics.from_rows(chunk, model.design.grid).strata
     assert strata.yy == pytest.approx(model.statistics.yy, rel=1e-13)
     assert sum(sizes) == 2 * chunk.n
