@@ -79,7 +79,7 @@ def test_subsets_are_fits_of_one_run_of_each_organisation(frame, missing):
             )  # fmt: skip
     printed = str(study.summary())
     assert "drawn by group" in printed
-    assert "5 sys are one of each" in printed
+    assert "5 levels of sys are one of each" in printed
 
 
 def test_variants_of_systems_make_their_component_smaller():
