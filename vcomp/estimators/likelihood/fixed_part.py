@@ -10,7 +10,7 @@ covariances of combinations of the fixed effects follow from solves.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -258,8 +258,6 @@ class SparseCovariance:
     point : the equations at the estimates; their last term is the factor
     dense_at, sparse_at : positions of the other columns of X, and of the factor's
     constant, x_origin : a and x₀ of T = I − a x₀', eq. (1.2), for Cov(Tβ̂); None for T = I
-    formed, formed_slopes : the matrix of T = I and its slopes, once products with half as many
-        rows as it has are requested
     """
 
     point: Point
@@ -267,8 +265,6 @@ class SparseCovariance:
     sparse_at: LongArray
     constant: FloatArray | None = None
     x_origin: FloatArray | None = None
-    formed: list[FloatArray] = field(default_factory=list, repr=False)
-    formed_slopes: list[FloatArray] = field(default_factory=list, repr=False)
 
     __array_ufunc__: ClassVar[None] = None
     """NumPy leaves products with an array to :meth:`__rmatmul__`."""
@@ -288,19 +284,30 @@ class SparseCovariance:
     def __rmatmul__(self, L: FloatArray) -> FloatArray:
         """Return LΦ of rows L, (m, p), or of one, (p,)."""
         rows = np.atleast_2d(L)
-        if self.formed or len(self) <= min(2 * len(rows), WIDE.formed):
-            made = self._back(self._at_origin(rows) @ self._matrix())
+        if self._is_formed_for(rows):
+            made = self._back(self._at_origin(rows) @ self._matrix)
         else:
             made = np.concatenate([np.zeros((0, len(self))), *(p for p, _ in self._solved(rows))])
         return made if np.ndim(L) == 2 else made[0]
 
+    def _is_formed_for(self, rows: FloatArray) -> bool:
+        """Whether solves for all columns are fewer than twice those for the rows of a product."""
+        return len(self) <= min(2 * len(rows), WIDE.formed)
+
+    @property
+    def _plain(self) -> SparseCovariance:
+        return replace(self, constant=None, x_origin=None)
+
+    @cached_property
     def _matrix(self) -> FloatArray:
-        """Return the matrix of T = I, by a solve for each row at the first use."""
-        if not self.formed:
-            plain = replace(self, constant=None, x_origin=None)
-            whole = np.concatenate([p for p, _ in plain._solutions(np.eye(len(self)))])
-            self.formed.append(0.5 * (whole + whole.T))
-        return self.formed[0]
+        """The matrix of T = I, by a solve for each row."""
+        whole = np.concatenate([p for p, _ in self._plain._solutions(np.eye(len(self)))])
+        return 0.5 * (whole + whole.T)
+
+    @cached_property
+    def _with_slopes(self) -> tuple[FloatArray, FloatArray] | None:
+        """It with its slopes; None if they would need too much memory."""
+        return self._plain.of_combinations(np.eye(len(self)))
 
     def _at_origin(self, rows: FloatArray) -> FloatArray:
         """Return LT of rows L."""
@@ -322,7 +329,7 @@ class SparseCovariance:
         variances[self.dense_at] = np.diagonal(point.fixed.inverse())
         variances *= point.residual
         if self.constant is not None and self.x_origin is not None:
-            across = self.x_origin @ replace(self, constant=None, x_origin=None)
+            across = self.x_origin @ self._plain
             variances += self.constant * (self.constant * (across @ self.x_origin) - 2.0 * across)
         return variances
 
@@ -332,12 +339,9 @@ class SparseCovariance:
         It is ‖Z_t'V⁻¹XΦl‖², and σ² times it adds up to l'Φl over all components; 0 for terms at
         zero, which have no degrees of freedom.
         """
-        if not self.formed_slopes and len(self) <= min(2 * len(L), WIDE.formed):
-            known = replace(self, constant=None, x_origin=None).of_combinations(np.eye(len(self)))
-            self.formed_slopes.extend([] if known is None else known[1])
-        if self.formed_slopes:
+        if self._is_formed_for(L) and (known := self._with_slopes) is not None:
             rows = self._at_origin(L)
-            return np.array([((rows @ slope) * rows).sum(axis=1) for slope in self.formed_slopes])
+            return np.array([((rows @ slope) * rows).sum(axis=1) for slope in known[1]])
         parts = [np.zeros((self.point.stats.n_terms, 0))]
         return np.concatenate([*parts, *(s for _, s in self._solved(L))], axis=1)
 

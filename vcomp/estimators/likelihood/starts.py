@@ -415,9 +415,7 @@ def _tops_of_slices(
         profile = slices.reshape(size, -1).max(axis=1) + sum(
             _rise(values, axes[u], places, u) for u in range(values.ndim) if u != axis
         )
-        padded = np.concatenate([[-np.inf], profile, [-np.inf]])
-        peak = (profile > padded[:-2]) & (profile >= padded[2:])
-        peak &= profile > values[here] - _LOWER_ON_RIDGE
+        peak = _peaks(profile) & (profile > values[here] - _LOWER_ON_RIDGE)
         peak[here[axis]] = False
         tops[tuple(place[peak] for place in places)] = True
     return tops
