@@ -235,10 +235,13 @@ def rows_of_parts():
     for name in ("jackknife", "resample"):
         with pytest.raises(DataError, match="stream=False"):
             getattr(res, name)("sys")
+
+
+def robust_intervals_of_parts():
     res = vcomp.fit(SLOPES, DATA, stream=True)
     with pytest.raises(DataError, match="stream=False, or use interval='mls'"):
         res.conf_int(interval="robust")
-    for interval in ("mls", "wald"):
+    for interval in ("mls", "wald", res.jackknife("sys")):
         assert res.conf_int(interval=interval).notna().any().all()
 
 
@@ -281,7 +284,8 @@ CHECKS = {
     "link functions": lambda: refuses_options("family", "link"),
     "residual variances that are functions": lambda: refuses_options("correlation", "varPower"),
     "known covariance matrices": lambda: refuses_options("cov", "pedigree"),
-    "`diagnose`, `influence`": rows_of_parts,
+    "`diagnose` and `simulate` of rows": rows_of_parts,
+    "robust intervals with random slopes": robust_intervals_of_parts,
     "[weights](../howto/weights.md), frequencies": weights_in_parts,
     "closed forms but MINQUE": refused_with_weights,
     "known variances with random slopes": known_variances_with_slopes,

@@ -276,6 +276,61 @@ def test_sums_of_other_models_are_not_added():
         vcomp.accumulate("y ~ (1|a)", DATA, weights=DATA["w"])
 
 
+@pytest.mark.parametrize(
+    ("formula", "options", "facet"),
+    [
+        ("y ~ x + (x|a) + (1|b)", {}, "a"),
+        ("y ~ x + (x|a) + (1|b)", {}, "b"),
+        ("y ~ kind + (kind|a)", {}, "a"),
+        ("y ~ x + (1|a) + (1|b)", {"residual": "half", "weights": "w"}, "b"),
+        ("y ~ x + (x|a)", {"weights": "w", "residual": "half"}, "a"),
+    ],
+    ids=names,
+)
+def test_levels_of_cells_are_left_out_and_drawn(formula, options, facet):
+    """Each cell has its squares and products, so that levels leave the sums with their cells."""
+    kept, read = (
+        model_of(formula, DATA, stream=stream, **SMALL, **options).fit()
+        for stream in (False, True)
+    )
+    assert read.model._data.statistics.cells.counts is not None
+    influence = [res.influence(facet) for res in (kept, read)]
+    assert influence[1].counts.tolist() == influence[0].counts.tolist()
+    for name in ("values", "beta", "distances"):
+        one, other = (getattr(found, name) for found in influence)
+        np.testing.assert_allclose(other, one, rtol=1e-6, atol=1e-8)
+    one, other = (res.jackknife(facet).values for res in (kept, read))
+    np.testing.assert_allclose(other, one, rtol=1e-6, atol=1e-8)
+    if options.get("residual") is None or facet == "a":
+        one, other = (res.resample(facet, n=4, adjust=False, rng=5).values for res in (kept, read))
+        np.testing.assert_allclose(other, one, rtol=1e-6, atol=1e-8)
+
+
+def test_a_level_of_cells_that_the_fixed_part_needs_is_named():
+    """One level of a has all rows in which a covariate is not 0."""
+    data = DATA.assign(z=np.where(DATA["a"] == "a3", DATA["x"] ** 2, 0.0))
+    sums = vcomp.accumulate("y ~ x + z + (x|a)", data)
+    with pytest.warns(vcomp.VcompWarning, match="without a a3 the other scores do not determine"):
+        found = sums.fit().influence("a")
+    assert np.isnan(found.fixed_effects.loc["a3"]).all()
+    assert found.converged.sum() == 8
+
+
+def test_levels_of_merged_sums_are_left_out():
+    """The subjects of the parts are others, and one measurement each is in a cell of its own."""
+    formula, data = "time ~ day + (day|person)", sleep(np.random.default_rng(8))
+    parts = [vcomp.accumulate(formula, data[data["person"] % 3 == k]) for k in range(3)]
+    whole, kept = sum(parts).fit(), vcomp.fit(formula, data)
+    without = kept.influence("person")
+    np.testing.assert_allclose(
+        whole.influence("person").table["cooks_distance"],
+        without.table["cooks_distance"],
+        rtol=1e-6,
+    )
+    alone = vcomp.fit(formula, data[data["person"] != 4])
+    np.testing.assert_allclose(whole.jackknife("person").values[4], alone.vcomp, rtol=1e-7)
+
+
 def test_what_needs_single_rows_is_refused():
     formula = "y ~ x + (x|a) + (1|b)"
     res = model_of(formula, DATA, stream=True, **SMALL).fit()
@@ -284,9 +339,6 @@ def test_what_needs_single_rows_is_refused():
     for name, arguments in (
         ("simulate", {"rng": 1}),
         ("diagnose", {"n": 19}),
-        ("influence", {"facet": "b"}),
-        ("jackknife", {"facet": "b"}),
-        ("resample", {"facet": "b", "n": 3, "adjust": False}),
         ("predict", {}),
     ):
         for other in (res, merged):

@@ -496,23 +496,37 @@ class Chunk:
         assert self.residual_codes is not None
         order = np.argsort(self.residual_codes, kind="stable")
         counts = np.bincount(self.residual_codes)
+        dense = replace(self, columns=self.X, residual_codes=None)
         for at in np.split(order, np.cumsum(counts)[:-1]):
-            effects = None
-            if self.effects is not None:
-                effects = tuple(None if z is None else z[at] for z in self.effects)
-            yield replace(
-                self,
-                response=self.response[at],
-                columns=self.X[at],
-                compact_codes=tuple(codes[at] for codes in self.compact_codes),
-                effects=effects,
-                counts=None if self.counts is None else self.counts[at],
-                weights=None if self.weights is None else self.weights[at],
-                log_sums=None if self.log_sums is None else self.log_sums[at],
-                products=None if self.products is None else self.products[:, :, at],
-                residual_codes=None,
-                alike=None,
-            )
+            yield dense.of_rows(at)
+
+    def of_rows(self, at: LongArray) -> Chunk:
+        """Return some of the rows or cells, each with its products, with the same terms.
+
+        Parameters
+        ----------
+        at : their positions, which may be repeated
+        """
+        effects = None
+        if self.effects is not None:
+            effects = tuple(None if z is None else z[at] for z in self.effects)
+        columns = np.broadcast_to(1.0, (at.size, 1)) if self.is_mean else self.columns[at]
+        part = replace(
+            self,
+            response=self.response[at],
+            columns=columns,
+            compact_codes=tuple(codes[at] for codes in self.compact_codes),
+            effects=effects,
+            counts=None if self.counts is None else self.counts[at],
+            weights=None if self.weights is None else self.weights[at],
+            log_sums=None if self.log_sums is None else self.log_sums[at],
+            products=None if self.products is None else self.products[:, :, at],
+            within=None,
+            alike=None,
+        )
+        if self.residual_codes is None:
+            return part
+        return part.with_residual_codes(self.residual_codes[at])
 
     def of_columns(self, kept: LongArray, beta_origin: FloatArray | float = 0.0) -> Chunk:
         """Return the rows with some of the columns of X, given by ascending positions.

@@ -269,6 +269,17 @@ class Statistics:
             )
         return self.cells
 
+    @property
+    def separable_rows(self) -> Chunk:
+        """The rows, or cells that keep their own products, so that levels can be left out.
+
+        Raises
+        ------
+        DataError
+            As for :attr:`cells`, and if only the products of all cells together are kept.
+        """
+        return self.single_rows if self.cells.products is None else self.cells
+
     @cached_property
     def _rolled(self) -> RollUp:
         return RollUp(self.cells)

@@ -205,7 +205,7 @@ class GeneratingFit:
         design : of the data
         draw : returns a sample, the same one for the same number; may raise a ``VcompError``
         """
-        rows, stacked = self.stats.single_rows, self.stacked()
+        rows, stacked = self.stats.separable_rows, self.stacked()
 
         def drawn(number: int) -> Statistics:
             return draw(number).statistics(design, rows)

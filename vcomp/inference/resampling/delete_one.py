@@ -343,7 +343,7 @@ def jackknife(
     """
     (name,) = check_facets(design, facet)
     workers = check_count(workers, "workers")
-    rows, structure = fit.stats.single_rows, design.structure
+    rows, structure = fit.stats.separable_rows, design.structure
     whole = Sample.whole(rows)
     levels = Levels.of(whole, structure.facets, structure.nested_in, name)
     check_levels(design, levels, 2 if structure.nested_in[name] else _FEWEST)
@@ -390,7 +390,7 @@ def without_each(
     workers : number of threads
     progress : whether to show a bar; None shows one if stderr is a terminal
     """
-    rows = fit.stats.single_rows
+    rows = fit.stats.separable_rows
     whole, n = Sample.whole(rows), left_out.size
 
     def without(number: int) -> Statistics:

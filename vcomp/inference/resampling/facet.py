@@ -161,7 +161,7 @@ class FacetSample:
     Parameters
     ----------
     design : of the data
-    stats : of the data, with their rows
+    stats : of the data, with their rows, or cells of rows with products
     facets : the resampled facets, nested ones after those that they are nested in
     groups : group of each level of facets whose levels are drawn by whole groups
 
@@ -183,7 +183,7 @@ class FacetSample:
             facet: [np.flatnonzero(codes == g) for g in range(int(codes.max()) + 1)]
             for facet, codes in groups.items()
         }
-        self._whole = Sample.whole(stats.single_rows)
+        self._whole = Sample.whole(stats.separable_rows)
         for facet in facets:
             check_levels(design, self.levels(self._whole, facet))
         self._first = self.levels(self._whole, facets[0])

@@ -257,7 +257,7 @@ def level_influence(
     """
     (name,) = check_facets(design, facet)
     workers = check_count(workers, "workers")
-    rows, structure = fit.stats.single_rows, design.structure
+    rows, structure = fit.stats.separable_rows, design.structure
     whole = Sample.whole(rows)
     levels = Levels.of(whole, structure.facets, structure.nested_in, name)
     check_levels(design, levels, 2 if structure.nested_in[name] else _FEWEST)
@@ -286,7 +286,7 @@ def level_influence(
     return LevelInfluence(
         facet=name,
         levels=words,
-        counts=np.diff(levels.starts),
+        counts=_scores_of(rows, levels),
         names=fit.recipe.names,
         fixed_names=fit.fixed_names,
         covariances=fit.recipe.names[len(fit.stats.sizes) : -len(design.formula.residual_names)],
@@ -299,6 +299,12 @@ def level_influence(
     )
 
 
+def _scores_of(rows: Chunk, levels: Levels) -> LongArray:
+    """Return the number of scores of each level, (J,)."""
+    counts = np.ones(levels.order.size) if rows.counts is None else rows.counts[levels.order]
+    return np.add.reduceat(counts, levels.starts[:-1]).round().astype(np.int64)
+
+
 def _needed_levels(rows: Chunk, parts: Sequence[LongArray]) -> dict[int, LongArray]:
     """Return the levels without which X has not full rank, with the columns that they determine.
 
@@ -307,13 +313,21 @@ def _needed_levels(rows: Chunk, parts: Sequence[LongArray]) -> dict[int, LongArr
     p = rows.n_fixed
     if not 0 < p <= _MOST_COLUMNS:
         return {}
-    scale = np.sqrt(np.square(rows.X).sum(axis=0))
-    X = rows.X / scale
-    L = np.linalg.cholesky(X.T @ X)
+    X: FloatArray = rows.X
+    if rows.multiplicity is not None:
+        X = X * np.sqrt(rows.multiplicity)[:, None]
+    inside = np.zeros((p, p, 0)) if rows.products is None else rows.products[1 : p + 1, 1 : p + 1]
+    scale = np.sqrt(np.square(X).sum(axis=0) + np.einsum("jji->j", inside))
+    X, inside = X / scale, inside / np.outer(scale, scale)[:, :, None]
+    L = np.linalg.cholesky(X.T @ X + inside.sum(axis=2))
     needed = {}
     for b, part in enumerate(parts):
         half = np.linalg.solve(L, X[part].T)
-        lengths, directions = np.linalg.eigh(half @ half.T)
+        shares = half @ half.T
+        if rows.products is not None:
+            own = np.linalg.solve(L, inside[:, :, part].sum(axis=2))
+            shares += np.linalg.solve(L, own.T)
+        lengths, directions = np.linalg.eigh(shares)
         if lengths[-1] > 1.0 - _DETERMINED:
             weights = np.abs(np.linalg.solve(L.T, directions[:, -1]))
             needed[b] = np.flatnonzero(weights > _USED * weights.max())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp._typing import IntArray, LongArray
 from vcomp.design import (
     Chunk,
     Design,
@@ -17,7 +17,6 @@ from vcomp.design import (
     number_combinations,
 )
 from vcomp.exceptions import DesignError, EstimationError, did_you_mean
-from vcomp.numerics import MixedColumns
 from vcomp.statistics import Statistics
 
 
@@ -38,8 +37,8 @@ class Sample:
 
     @classmethod
     def whole(cls, chunk: Chunk) -> Sample:
-        """Return the sample of all rows."""
-        return cls(np.arange(chunk.n), chunk.facet_codes, chunk.facet_sizes)
+        """Return the sample of all rows or cells."""
+        return cls(np.arange(chunk.response.size), chunk.facet_codes, chunk.facet_sizes)
 
     def statistics(self, design: Design, chunk: Chunk) -> Statistics:
         """Return the statistics of the sample.
@@ -57,29 +56,14 @@ class Sample:
         self._check(design)
         formula, codes, n_levels = design.formula, self.codes, self.n_levels
         grid = find_grid(codes, n_levels, formula.positions)
-        weights = None if chunk.weights is None else chunk.weights[self.rows]
-        terms = find_terms(
-            formula, codes, n_levels, grid, self.rows.size if weights is None else None
-        )
-        made = replace(
-            chunk,
-            response=chunk.response[self.rows],
-            columns=_rows_of(design, chunk.columns, self.rows),
-            compact_codes=self.codes,
-            facet_sizes=self.n_levels,
-            terms=terms,
-            effects=None if chunk.effects is None else self._of_rows(chunk.effects),
-            weights=weights,
-        )
-        if chunk.residual_codes is not None:
-            made = made.with_residual_codes(chunk.residual_codes[self.rows])
-        if weights is not None:
+        chosen = chunk.of_rows(self.rows)
+        has_weights = chunk.weights is not None
+        terms = find_terms(formula, codes, n_levels, grid, None if has_weights else chosen.n)
+        made = replace(chosen, compact_codes=self.codes, facet_sizes=self.n_levels, terms=terms)
+        if has_weights:
             return Statistics.from_rows(made, None)
         partial = find_partial_grid(codes, n_levels) if grid is None else None
         return Statistics.from_rows(made, grid, partial)
-
-    def _of_rows(self, effects: Sequence[FloatArray | None]) -> tuple[FloatArray | None, ...]:
-        return tuple(None if z is None else z[self.rows] for z in effects)
 
     def groups(self, design: Design) -> tuple[IntArray, ...]:
         """Return the group of each row in each term.
@@ -223,14 +207,6 @@ def _unknown(name: object, design: Design) -> str:
     if name in design.formula.fixed_names:
         return f"{what}{which}: it is a column of the fixed part, whose levels are not drawn"
     return f"{what}{did_you_mean(name, known)}{which}"
-
-
-def _rows_of(
-    design: Design, X: FloatArray | MixedColumns, rows: LongArray
-) -> FloatArray | MixedColumns:
-    if design.formula.intercept_only:
-        return np.broadcast_to(1.0, (rows.size, 1))
-    return X[rows]
 
 
 def _without_unused(levels: IntArray, n: int) -> tuple[IntArray, int]:
