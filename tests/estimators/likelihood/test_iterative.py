@@ -17,6 +17,7 @@ from vcomp.estimators.likelihood import iterative
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood, iterative_memory
 from vcomp.estimators.likelihood.maximisation import maximise
+from vcomp.estimators.likelihood.prediction_errors import _by_elimination
 from vcomp.estimators.likelihood.sparse_equations import PairProducts, build_sparse_equations
 from vcomp.exceptions import EstimationError
 from vcomp.numerics.sparse.sparse_table import Rademacher
@@ -349,6 +350,40 @@ def test_variances_of_prediction_with_all_unit_vectors(name, n_levels):
         whole = engine.solution(v).prediction_var
         for of_term, expected in zip(whole, exact.solution(v).prediction_var, strict=True):
             np.testing.assert_allclose(of_term, expected, rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_levels", [0, 12])
+@pytest.mark.parametrize("name", ["crossed", "three facets", "nested"])
+def test_variances_of_combinations_with_all_unit_vectors(name, n_levels):
+    """Of rows, of any levels together, and of some of the terms, against elimination."""
+    model, rng = model_of(name, "x + C(g)"), np.random.default_rng(7)
+    stats, rows = accumulate(model.statistics.rows), model.statistics.rows
+    exact = BlockedLikelihood(stats, reml=True)
+    engine = IterativeLikelihood(stats, reml=True, probes=AllUnits(), n_levels=n_levels, tol=1e-14)
+    X, codes = rows.X[:30], np.column_stack(rows.codes).astype(int)
+    wild = np.column_stack([rng.integers(-1, q, 10) for q in stats.sizes])
+    for v in points(stats.n_terms + 1):
+        groups = np.where(v[:-1] > 0.0, np.vstack([codes[:20], wild]), -1)
+        expected = _by_elimination(exact, v, groups, X)
+        found = engine._at(v).combination_variances(groups, X)[0]
+        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-12)
+
+
+def test_errors_of_variances_of_combinations():
+    """They are known, and of three large terms ask for more probes."""
+    rng = np.random.default_rng(5)
+    data = crossed(3000, 300, 290).assign(c=rng.integers(0, 200, 3000))
+    model = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b) + (1|c)", data)
+    stats, groups = model.statistics, np.column_stack(model.statistics.cells.codes).astype(int)
+    v, X = np.array([0.5, 0.35, 0.25, 1.0]), np.ones((3000, 1))
+    exact = _by_elimination(BlockedLikelihood(stats.cross_products, reml=True), v, groups, X)
+    engine = IterativeLikelihood(stats.cross_products, reml=True)
+    found, errors = engine._at(v).combination_variances(groups, X)
+    reached, known = (np.sqrt(np.mean(np.square(e / exact))) for e in (found - exact, errors))
+    assert 0.9 < reached / known < 1.1
+    assert known > iterative._ACCURATE
+    share = engine.combination_variances(v, groups, X) / exact - 1.0
+    assert np.sqrt(np.mean(np.square(share))) < iterative._ACCURATE
 
 
 def test_variances_of_prediction_by_eight_probes():

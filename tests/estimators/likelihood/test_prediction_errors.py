@@ -158,7 +158,7 @@ def test_too_many_solves_are_refused():
             _by_iteration(stats, v, groups, X, most)
 
 
-def test_many_combinations_of_one_effect_have_variances_from_probes():
+def test_many_combinations_have_variances_from_probes():
     """Where a factor takes longer than a fit may; within a hundredth of the exact ones."""
     rng, n = np.random.default_rng(3), 6_000
     a, b = rng.integers(0, 300, n), rng.integers(0, 290, n)
@@ -174,6 +174,22 @@ def test_many_combinations_of_one_effect_have_variances_from_probes():
     found = _by_equations(*given, SLOW, most_solved=0.0)
     np.testing.assert_allclose(found, solved, rtol=0.01)
     assert (found[:39] != solved[:39]).all()
-    groups[0] = 3, 4
+    groups[:] = np.column_stack([rng.integers(0, 300, 40), rng.integers(0, 290, 40)])
+    solved = _by_iteration(stats.cross_products, v, groups, X)
     found = _by_equations(*given, SLOW, most_solved=0.0)
-    np.testing.assert_allclose(found[1:], solved[1:], rtol=1e-8)
+    np.testing.assert_allclose(found, solved, rtol=0.02)
+    assert (found != solved).all()
+
+
+def test_large_errors_of_probes_are_no_variances():
+    """With two scores a level, more than 128 probes would be needed: each variance has a solve."""
+    rng, n = np.random.default_rng(3), 600
+    a, b = rng.integers(0, 300, n), rng.integers(0, 290, n)
+    stats = vcomp.VarianceComponentsModel(
+        "y ~ (1|a) + (1|b)", {"y": rng.normal(size=n), "a": a, "b": b}
+    ).statistics
+    v, groups = np.array([1.0, 1.0, 0.01]), np.column_stack(stats.cells.codes)[:9].astype(int)
+    given = (stats, v, groups, np.ones((9, 1)))
+    solved = _by_iteration(stats.cross_products, *given[1:])
+    found = _by_equations(*given, EngineLimits(exact=0.0, for_variances=0.0), most_solved=0.0)
+    np.testing.assert_allclose(found, solved, rtol=1e-8)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vcomp._typing import BoolArray, FloatArray
+from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.estimators.likelihood.blocked_covariance import with_residual_forms
 from vcomp.estimators.likelihood.engine import (
     Derivatives,
@@ -51,6 +51,9 @@ _MORE = 1.5
 _ACCURATE = 0.02
 """Largest relative Monte Carlo error of variances of predicted effects: a hundredth of their
 standard errors."""
+
+_SURE = 1.5
+"""Factor of the number of probes with which these errors are small enough for certain."""
 
 _MOST_PROBES = 128
 """Largest number of probes, if the user requests no more."""
@@ -229,9 +232,26 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         ]
         return whole, conditional
 
-    def projected_fixed(self, v: FloatArray) -> list[FloatArray]:
-        """Return Z_t'V⁻¹X of each term, (q_t, p)."""
-        return self._at(v).projected_fixed()
+    def combination_variances(
+        self, v: FloatArray, groups: LongArray, X: FloatArray
+    ) -> FloatArray | None:
+        """Return the prediction error variances of combinations; None if their errors are large.
+
+        Parameters
+        ----------
+        v : components
+        groups : (m, k) group of each term, −1 for none and of terms at zero
+        X : (m, p) fixed part, centred as in the statistics
+        """
+        found, errors = self._at(v).combination_variances(groups, X)
+        share = float(np.sqrt(np.mean(np.square(errors / found))))
+        if share <= _ACCURATE:
+            return found
+        wanted = int(np.ceil(_SURE * self._n_probes * (share / _ACCURATE) ** 2))
+        if wanted > _MOST_PROBES:
+            return None
+        more = self._again(self.stats, n_probes=wanted, probes=Rademacher(wanted, 0), like=self)
+        return more.combination_variances(v, groups, X)
 
     def _again(self, stats: CrossProducts, **changes: Any) -> IterativeLikelihood:
         """Return the engine of these sums with some options changed."""

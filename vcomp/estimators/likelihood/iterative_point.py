@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations
 from typing import TypeAlias
 
 import numpy as np
@@ -22,6 +23,12 @@ from vcomp.statistics import CrossProducts
 COLUMNS_AT_ONCE = 32
 """Right-hand sides that are solved at once: in four threads, if there are as many cores."""
 
+
+_SAMPLES = 8
+"""Probes from which variances of effects are summed at once."""
+
+_COMBINATIONS = 65_536
+"""Combinations whose variances are summed at once."""
 
 _OF_FORMS = 100.0
 """Factor of the tolerance where only forms are needed, whose errors are of second order."""
@@ -151,6 +158,24 @@ def _tolerances(system: SparseSystem, name: str, b: FloatArray, tol: float) -> F
     return tols
 
 
+@dataclass(frozen=True, slots=True)
+class _Samples:
+    """What probes z add to the known parts of C⁻¹.
+
+    Attributes
+    ----------
+    lead, tail : (q, c) and (m, c) on the diagonal
+    between, rest : (q, c) and (m, c), z' times which is added to the rows of other effects
+    z : (m, c) probes
+    """
+
+    lead: FloatArray
+    tail: FloatArray
+    between: FloatArray
+    rest: FloatArray
+    z: FloatArray
+
+
 class NearInverse:
     """S⁻¹ less a matrix near it with a known diagonal, so that few probes suffice.
 
@@ -173,7 +198,7 @@ class NearInverse:
         along = U.T @ (D[:, None] * H)
         self._L = np.linalg.pinv(0.5 * (along + along.T), hermitian=True)
         B, squares = system.equations.coupling, system.inverse_lead**2
-        BU, BH = B.times(U), B.times(H)
+        self._BU, self._BH = BU, BH = B.times(U), B.times(H)
         own = system.equations.coupling.squared_times(1.0 / D[:, None])[:, 0]
         own -= np.square(BU) @ self._weights
         # The diagonals of HLH' + M − M(S − D)M, and of A⁻¹B(HLH' + M)B'A⁻¹.
@@ -189,14 +214,37 @@ class NearInverse:
         product: FloatArray = x / self._system.diagonal[:, None]
         return product - self._U @ (self._weights[:, None] * (self._U.T @ x))
 
-    def samples(self, z: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def samples(self, z: FloatArray, x: FloatArray) -> _Samples:
         """Return what each probe z adds to the two diagonals, with x = S⁻¹z."""
         system, by_M = self._system, self._by_M(z)
         rest = x - self._H @ (self._L @ (self._H.T @ z)) - by_M
-        B = system.equations.coupling
-        lead = (system.inverse_lead**2)[:, None] * B.times(rest) * B.times(z)
+        B, inverse = system.equations.coupling, system.inverse_lead[:, None]
+        between = -inverse * B.times(rest)
         apart = system.product(by_M) - system.diagonal[:, None] * by_M
-        return lead, z * (rest + self._by_M(apart))
+        return _Samples(
+            -inverse * B.times(z) * between, z * (rest + self._by_M(apart)), between, rest, z
+        )
+
+    def crossed_with_lead(self, a: LongArray, b: LongArray) -> FloatArray:
+        """Return the known part of C⁻¹ between effects a of the eliminated term and b of others.
+
+        It is −A⁻¹B(HLH' + M).
+        """
+        from scipy.sparse import csr_array
+
+        system = self._system
+        starts, columns, weights = system.equations.coupling.parts
+        entries = weights if weights.size else np.ones(columns.size)
+        table = csr_array((entries, columns, starts), shape=(starts.size - 1, self._U.shape[0]))
+        own = np.asarray(table[a, b]).ravel() / system.diagonal[b]
+        own -= np.einsum("ij,ij->i", self._BU[a] * self._weights, self._U[b])
+        own += np.einsum("ij,jk,ik->i", self._BH[a], self._L, self._H[b])
+        known: FloatArray = -system.inverse_lead[a] * own
+        return known
+
+    def crossed(self, a: LongArray, b: LongArray) -> FloatArray:
+        """Return the known part of S⁻¹ between effects of two terms."""
+        return np.einsum("ij,jk,ik->i", self._H[a], self._L, self._H[b])
 
 
 class IterativePoint:
@@ -470,8 +518,8 @@ class IterativePoint:
 
     def _block_traces(self, z: FloatArray, x: FloatArray) -> FloatArray:
         """Return tr(C^tt) of the terms in the equations from some probes, eqs. (8.3) and (8.4)."""
-        lead, tail = self._near.samples(z, x)
-        traces = np.stack([lead.sum(axis=0), *(tail[s].sum(axis=0) for s in self._slices)])
+        of_terms = self._by_term(self._near.samples(z, x))
+        traces = np.stack([of_term.sum(axis=0) for of_term in of_terms])
         return traces + self._known_traces()[:, None]
 
     def _trace_at_zero(self, term: int) -> FloatArray:
@@ -514,18 +562,32 @@ class IterativePoint:
                 found[t] = np.diagonal(inverse)[mine]
         return found, largest
 
+    @cached_property
+    def _known_diagonals(self) -> list[FloatArray]:
+        """The known part of the diagonal of C⁻¹ of each active term."""
+        near = self._near
+        known = self.system.inverse_lead + near.lead_diagonal
+        return [known, *(near.diagonal[s] for s in self._slices)]
+
+    def _samples_at_once(self) -> Iterator[_Samples]:
+        """Yield what the probes add to C⁻¹, few at a time."""
+        count = self.context.probes.count(self.system.equations.sizes[1:]) if self._slices else 0
+        for number, part in enumerate(slices(count, COLUMNS_AT_ONCE)):
+            z, x = self._probe(number, part)
+            for some in slices(z.shape[1], _SAMPLES):
+                yield self._near.samples(
+                    np.ascontiguousarray(z[:, some]), np.ascontiguousarray(x[:, some])
+                )
+
     def _diagonals(self) -> dict[int, tuple[FloatArray, FloatArray]]:
         """Return the diagonal of C⁻¹ of each term in the equations, and its Monte Carlo errors."""
         if not self.active:
             return {}
-        near = self._near
-        known = [self.system.inverse_lead + near.lead_diagonal]
-        known += [near.diagonal[s] for s in self._slices]
+        known, count = self._known_diagonals, 0
         sums = [np.zeros((2, part.size)) for part in known]
-        count = self.context.probes.count(self.system.equations.sizes[1:]) if self._slices else 0
-        for number, part in enumerate(slices(count, COLUMNS_AT_ONCE)):
-            lead, tail = near.samples(*self._probe(number, part))
-            for total, of_term in zip(sums, [lead, *(tail[s] for s in self._slices)], strict=True):
+        for found in self._samples_at_once():
+            count += found.z.shape[1]
+            for total, of_term in zip(sums, self._by_term(found), strict=True):
                 total += of_term.sum(axis=1), np.square(of_term).sum(axis=1)
         n = max(count, 2)
         spread = [np.maximum(s[1] - s[0] ** 2 / n, 0.0) / (n * (n - 1.0)) for s in sums]
@@ -533,6 +595,83 @@ class IterativePoint:
             t: (part + s[0] / n, np.sqrt(of_mean))
             for t, part, s, of_mean in zip(self.active, known, sums, spread, strict=True)
         }
+
+    def combination_variances(
+        self, groups: LongArray, X: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return Var(x'β̂ + z'û − x'β − z'u) of combinations, and their Monte Carlo errors.
+
+        Parameters
+        ----------
+        groups : (m, k) group of each term, −1 for none and of terms at zero
+        X : (m, p) fixed part, centred as in the statistics
+        """
+        found, sums = np.empty(len(groups)), np.zeros((2, len(groups)))
+        places, M = self._outer()
+        inverse, count = solve_positive(M, np.eye(places.size)), 0
+        parts = list(slices(len(groups), _COMBINATIONS))
+        for part in parts:
+            weights, known = self._known(groups[part], X[part], places)
+            found[part] = np.einsum("ij,jk,ik->i", weights, inverse, weights)
+            found[part] += self.residual * known
+        for samples in self._samples_at_once():
+            count += samples.z.shape[1]
+            for part in parts:
+                of_probes = self._sampled(samples, groups[part])
+                sums[:, part] += of_probes.sum(axis=1), np.square(of_probes).sum(axis=1)
+        n = max(count, 2)
+        spread = np.maximum(sums[1] - sums[0] ** 2 / n, 0.0) / (n * (n - 1.0))
+        return found + self.residual * sums[0] / n, self.residual * np.sqrt(spread)
+
+    def _known(
+        self, groups: LongArray, X: FloatArray, places: LongArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the weights of combinations in E⁻¹, and what is known of their forms in C⁻¹."""
+        weights, known = np.zeros((len(groups), places.size)), np.zeros(len(groups))
+        weights[:, : X.shape[1]] = X
+        for t in range(self._stats.n_terms):
+            has = np.flatnonzero(groups[:, t] >= 0)
+            some, mine = groups[has, t], self._of_small(t, places)
+            if mine is not None:
+                weights[has, np.flatnonzero(mine)[some]] += 1.0
+            elif has.size:
+                weights[has] -= self.v[t] * self._rows(t)[some][:, places]
+                known[has] += self._known_diagonals[self.active.index(t)][some]
+        for has, a, b, with_lead in self._pairs_in(groups):
+            between = self._near.crossed_with_lead if with_lead else self._near.crossed
+            known[has] += 2.0 * between(a, b)
+        return weights, known
+
+    def _sampled(self, samples: _Samples, groups: LongArray) -> FloatArray:
+        """Return what each probe adds to the forms of combinations in C⁻¹."""
+        found = np.zeros((len(groups), samples.z.shape[1]))
+        for t, diagonal in zip(self.active, self._by_term(samples), strict=True):
+            has = np.flatnonzero(groups[:, t] >= 0)
+            found[has] += diagonal[groups[has, t]]
+        z, rest = samples.z, samples.rest
+        for has, a, b, with_lead in self._pairs_in(groups):
+            if with_lead:
+                found[has] += 2.0 * samples.between[a] * z[b]
+            else:
+                found[has] += rest[a] * z[b] + z[a] * rest[b]
+        return found
+
+    def _by_term(self, samples: _Samples) -> list[FloatArray]:
+        """Return what probes add to the diagonal of C⁻¹ of each active term."""
+        return [samples.lead, *(samples.tail[s] for s in self._slices)]
+
+    def _pairs_in(
+        self, groups: LongArray
+    ) -> Iterator[tuple[LongArray, LongArray, LongArray, bool]]:
+        """Yield which combinations have effects of two terms, these effects, and if one is lead.
+
+        Effects are numbered as in S, those of the eliminated term by themselves.
+        """
+        starts = (0, *(s.start for s in self._slices))
+        for (i, t), (j, u) in combinations(enumerate(self.active), 2):
+            has = np.flatnonzero((groups[:, t] >= 0) & (groups[:, u] >= 0))
+            if has.size:
+                yield has, groups[has, t] + starts[i], groups[has, u] + starts[j], i == 0
 
     # Likelihood ---------------------------------------------------------------------------
 

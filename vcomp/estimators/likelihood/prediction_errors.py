@@ -294,7 +294,9 @@ def _by_equations(
     by_probes = other is None and entries > most_solved
     # As for a fit, probes serve where an evaluation takes longer than that of an exact engine may.
     if by_probes and blocked_for_variances(stats, limits, most=0.0) is None:
-        variances = _by_probes(sums, v, groups, X)
+        from vcomp.estimators.likelihood.iterative import IterativeLikelihood  # start-up time
+
+        variances = IterativeLikelihood(sums, reml=True).combination_variances(v, groups, X)
         if variances is not None:
             return variances
     blocked = blocked_for_variances(stats, limits, most=_SECONDS_PER_ENTRY * entries)
@@ -448,33 +450,6 @@ def _by_iteration(
         forms = _solved(system, some.toarray().T)[1]
         variances[part] = v[-1] * (forms + np.einsum("ij,ji->i", d, inner.solve(d.T)))
     return variances
-
-
-def _by_probes(
-    stats: CrossProducts, v: FloatArray, groups: LongArray, X: FloatArray
-) -> FloatArray | None:
-    """Return the variances of combinations of one effect each, from the probes of the traces.
-
-    Returns
-    -------
-    None if a combination has several effects, or the Monte Carlo error is large
-    """
-    from vcomp.estimators.likelihood.iterative import IterativeLikelihood  # deferred: start-up
-
-    has = groups >= 0
-    if (has.sum(axis=1) > 1).any():
-        return None
-    engine = IterativeLikelihood(stats, reml=True)
-    _, conditional = engine.effect_variances(v)
-    if any(np.isnan(of_term).any() for of_term in conditional):
-        return None
-    fixed, d, variances = engine.projected_fixed(v), X.copy(), np.zeros(X.shape[0])
-    for t in range(stats.n_terms):
-        some = groups[has[:, t], t]
-        variances[has[:, t]] = conditional[t][some]
-        d[has[:, t]] -= v[t] * fixed[t][some]
-    _, cov_beta = engine.fixed_effects(v)
-    return variances + np.einsum("ij,jk,ik->i", d, cov_beta, d)
 
 
 def _active(stats: CrossProducts, v: FloatArray) -> tuple[int, ...]:
