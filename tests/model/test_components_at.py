@@ -160,3 +160,6 @@ def test_what_the_refusal_advises_leads_on(res):
         assert advised == "res.components_at({'x': …})"
         there = eval(advised.replace("…", "1.5"), {"res": res})
         assert len(there.dstudy(i=4, replicate=1).table) == 1
+    loaded = vcomp.VarianceComponentsResults.from_json(res.to_json())
+    with pytest.raises(vcomp.EstimationError, match=r"fit the model again, and write res\.comp"):
+        loaded.dstudy(i=4)

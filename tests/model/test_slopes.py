@@ -129,6 +129,21 @@ def test_covariances_of_effects_are_of_a_random_term(res):
         res.random_effects_cov("x")
 
 
+def test_slopes_alone_are_named_by_their_groups_too():
+    data = DATA.assign(h=np.arange(len(DATA)) % 4)
+    for formula, group in (("y ~ x + (0 + x|g)", "g"), ("y ~ x + (0 + x|g:h) + (1|g)", "g:h")):
+        fit = vcomp.fit(formula, data)
+        found = fit.random_effects_cov(group)
+        assert found.columns.tolist() == [f"{group}[x]"]
+        pd.testing.assert_frame_equal(found, fit.random_effects_cov(f"{group}[x]"))
+        for given in (group, f"{group}[x]"):
+            assert (
+                fit.plot("effects", term=given)
+                .get_xlabel()
+                .startswith(f"predicted effect of {group}[x]")
+            )
+
+
 def test_new_levels_have_no_effect(res):
     new = pd.DataFrame({"x": [2.0], "g": [999]})
     with pytest.raises(vcomp.DataError, match="999"):
@@ -531,6 +546,10 @@ def test_slopes_of_a_covariate_of_levels_are_variances_that_depend_on_it(bar, sh
     assert fit.llf == pytest.approx(expected, rel=1e-6)
     whole = data.assign(x=data["x"] + 1e-3 * rng.normal(size=100))
     assert "constant within" not in vcomp.fit(f"y ~ x + {bar}", whole).status
+    diagnosis = fit.diagnose(n=None)
+    assert said in " ".join(str(diagnosis).split())
+    assert any(sentence.endswith("depends on x.") for sentence in diagnosis.not_tested)
+    assert "constant within" not in str(vcomp.fit(f"y ~ x + {bar}", whole).diagnose(n=None))
 
 
 @pytest.mark.parametrize("first", [8, 12])

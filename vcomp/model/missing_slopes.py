@@ -14,6 +14,7 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray
 from vcomp.design import bars_of_rows, learn_blocks
 from vcomp.estimators import get_estimator
+from vcomp.estimators.likelihood import MatricesLikelihood, slopes_of_levels
 from vcomp.exceptions import VcompError
 from vcomp.formula import INTERCEPT, Formula, RandomTerm
 from vcomp.inference import hypotheses
@@ -32,6 +33,8 @@ _CONSTANT = 1e-10
 def missing_slopes(access: RowAccess) -> tuple[list[MissingSlope], list[str]]:
     """Return the tests of slopes that a fit has not, and sentences on those that are not tested.
 
+    Slopes of covariates that are constant within the levels have a sentence too: none is seen.
+
     Parameters
     ----------
     access : model and estimate
@@ -40,7 +43,7 @@ def missing_slopes(access: RowAccess) -> tuple[list[MissingSlope], list[str]]:
     stats = access.data.statistics
     effects, largest = sum(stats.sizes), max(stats.sizes, default=0)
     too_many = stats.n > _MOST_ROWS or effects > _MOST_EFFECTS or effects - largest > _MOST_CROSSED
-    found, left = [], []
+    found, left = [], [f"{clause}." for clause in _of_levels(access)]
     for k, (bar, covariate) in enumerate(candidates):
         groups = ":".join(bar.facets)
         what = (
@@ -55,6 +58,14 @@ def missing_slopes(access: RowAccess) -> tuple[list[MissingSlope], list[str]]:
         except (VcompError, np.linalg.LinAlgError) as error:
             left.append(f"{what}: {error}.")
     return found, left
+
+
+def _of_levels(access: RowAccess) -> list[str]:
+    """Return clauses on slopes of the model that no level shows."""
+    stats = access.data.statistics
+    if stats.blocks is None or not stats.blocks.has_slopes:
+        return []
+    return slopes_of_levels(MatricesLikelihood(stats, reml=True), access.estimate.names)
 
 
 def is_numerical(column: Any) -> bool:

@@ -46,7 +46,7 @@ from vcomp.model.other_names import refuse_name
 from vcomp.model.prediction import Predictions
 from vcomp.model.ranked_fit import RankAccuracy
 from vcomp.model.record import FitRecord
-from vcomp.model.row_access import RowAccess, StoredEffects
+from vcomp.model.row_access import RowAccess, StoredEffects, term_of
 from vcomp.model.uncertainty import Uncertainty
 
 if TYPE_CHECKING:
@@ -548,12 +548,13 @@ def _term(names: Sequence[str], term: str | None) -> str:
         return terms[0]
     if term is None:
         raise DataError(f"kind='effects' needs a term; pass term=, one of {terms}")
-    if term not in terms:
+    known = term_of(terms, term)
+    if known is None:
         hint = did_you_mean(term, terms)
         raise DataError(
             f"{term!r} has no predicted effects{hint}; term= must be one of {terms}", term=term
         )
-    return term
+    return known
 
 
 def _bars(record: FitRecord) -> list[list[str]]:

@@ -6,6 +6,7 @@ predicted effects, :class:`StoredEffects`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -140,11 +141,12 @@ class RowAccess:
         """
         design, stats = self.data.design, self.data.statistics
         names = [t.name for t in design.terms]
-        if term not in names:
+        known = term_of(names, term)
+        if known is None:
             raise EstimationError(
                 f"the model has no random term {term!r}; terms are {', '.join(names)}", term=term
             )
-        groups = frozenset(design.formula.random[names.index(term)].facets)
+        groups = frozenset(design.formula.random[names.index(known)].facets)
         own = [t for t, r in enumerate(design.formula.random) if frozenset(r.facets) == groups]
         levels = design.group_index(names.index(term))
         if stats.blocks is None:
@@ -202,6 +204,19 @@ class RowAccess:
         beta = solve_positive(stats.XX, stats.Xy)
         cov_beta = np.zeros((beta.size, beta.size))
         return Solution(beta, cov_beta, zeros, lambda: (zeros, zeros))
+
+
+def term_of(names: Sequence[str], term: str) -> str | None:
+    """Return the name of a term, which may be given by the groups of its slopes: g of ``g[x]``.
+
+    Parameters
+    ----------
+    names : of the terms
+    term : as it is given
+    """
+    if term in names:
+        return term
+    return next((name for name in names if name.startswith(f"{term}[")), None)
 
 
 def _places(levels: pd.Index, other: pd.Index) -> LongArray:
@@ -339,7 +354,7 @@ class Fitted:
 
         Parameters
         ----------
-        term : a random term, which names the groups
+        term : a random term, or the groups of its slopes: ``g`` of ``g[x]``
         conditional : whether fixed effects are treated as known, as in lme4's ``condVar`` and
             statsmodels' ``random_effects_cov``; the diagonals are those of ``conditional_se``
 

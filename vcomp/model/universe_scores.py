@@ -14,7 +14,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_alpha, guarded
-from vcomp.formula import REPLICATE, parse, refuse
+from vcomp.formula import REPLICATE, refuse
 from vcomp.gtheory import (
     DStudyPlan,
     HasDStudies,
@@ -55,7 +55,7 @@ class UniverseScores(HasDStudies, Fitted):
         """
         components = self._record.tables.components
         if components.has_slopes:
-            there = f"write {self._at_one_value()}.dstudy(…) for one value of it"
+            there = f"{self._at_one_value()}.dstudy(…) for one value of it"
             why = f"universe scores depend on the covariate then: {there}"
             refuse("a D-study", self._record.traits, slopes=why)
         refuse(
@@ -70,8 +70,11 @@ class UniverseScores(HasDStudies, Fitted):
         """Return how the components at one value of the covariates are written."""
         from vcomp.model.components_at import slope_names  # deferred for start-up time
 
-        names = slope_names(parse(self._record.formula))
-        return f"res.components_at({{{', '.join(f'{name!r}: …' for name in names)}}})"
+        again, at = "fit the model again, and ", "…"
+        if self._rows is not None:
+            names = slope_names(self._rows.data.design.formula)
+            again, at = "", ", ".join(f"{name!r}: …" for name in names)
+        return f"{again}write res.components_at({{{at}}})"
 
     @guarded
     def components_at(self, at: Mapping[str, Any]) -> ComponentsAt:

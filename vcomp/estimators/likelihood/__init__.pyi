@@ -31,6 +31,7 @@ from .iterative import affordable_probes as affordable_probes
 from .likelihood import ML as ML
 from .likelihood import REML as REML
 from .likelihood import LikelihoodMethod as LikelihoodMethod
+from .matrices_estimate import slopes_of_levels as slopes_of_levels
 from .matrices_likelihood import MatricesLikelihood as MatricesLikelihood
 from .matrices_likelihood import VanishedResidualError as VanishedResidualError
 from .maximisation import maximise as maximise

@@ -354,12 +354,18 @@ def _status(likelihood: MatricesLikelihood, end: ConeMaximum, names: tuple[str, 
             f"another maximum of the log-likelihood is only {display.number(end.drops[0], 2)} "
             "lower: the data hardly decide between the two"
         )
-    clauses += _on_levels_without_slopes(likelihood, names)
+    clauses += slopes_of_levels(likelihood, names)
     return f"Converged; {'; '.join(clauses)}." if clauses else "Converged."
 
 
-def _on_levels_without_slopes(likelihood: MatricesLikelihood, names: tuple[str, ...]) -> list[str]:
-    """Return a clause on each slope whose column is constant within the levels of its groups."""
+def slopes_of_levels(likelihood: MatricesLikelihood, names: tuple[str, ...]) -> list[str]:
+    """Return a clause on each slope whose column is constant within the levels of its groups.
+
+    Parameters
+    ----------
+    likelihood : of the model
+    names : of the components
+    """
     products, matrices = likelihood.products, likelihood.blocks.matrices
     effects = [
         (matrix.groups, effect, t)
