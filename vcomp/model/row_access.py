@@ -141,14 +141,15 @@ class RowAccess:
         """
         design, stats = self.data.design, self.data.statistics
         names = [t.name for t in design.terms]
-        known = term_of(names, term)
-        if known is None:
+        own_name = term_of(names, term)
+        if own_name is None:
             raise EstimationError(
                 f"the model has no random term {term!r}; terms are {', '.join(names)}", term=term
             )
-        groups = frozenset(design.formula.random[names.index(known)].facets)
+        first = names.index(own_name)
+        groups = frozenset(design.formula.random[first].facets)
         own = [t for t, r in enumerate(design.formula.random) if frozenset(r.facets) == groups]
-        levels = design.group_index(names.index(term))
+        levels = design.group_index(first)
         if stats.blocks is None:
             column = "conditional_se" if conditional else "se"
             square = np.square(self.random_effects()[term][column].to_numpy())
