@@ -7,7 +7,9 @@ import pandas as pd
 import pytest
 
 import vcomp
+from tests.helpers.unit_probes import AllUnits
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.estimators.likelihood.iterative import IterativeLikelihood
 from vcomp.inference.resampling.deleted_surface import (
     DeletedSurface,
     _inversions,
@@ -98,7 +100,7 @@ def test_values_of_drawn_responses(case, ratios, effects):
     if effects:
         values = _DenseForms(sums, range(k)).values(ratios[:k], reml=reml)
     else:
-        values = surface.engine.node_values(sums)(ratios[:k])
+        values = surface.engine.node_values(sums, ratios[:k], np.ones(k))(ratios[:k])
     for b, each in enumerate(drawn):
         cells = each.cells
         rss, log_det, beta = by_matrices(cells, ratios[:k], np.arange(70), cells.y, reml)
@@ -151,3 +153,35 @@ def test_the_term_that_is_absorbed_is_that_of_least_work():
     # Of the three groups one is touched, with two rows: two effects. Of the two groups both are.
     assert _inversions((3, 2), codes, deleted, 0) == 2**3 + 3 * (2 * 2**2 + 2**2 * 2 + 2**3)
     assert _inversions((3, 2), codes, deleted, 1) == 3**3 + 3 * (2 * 3**2 + 2**2 * 3 + 2**3)
+
+
+@pytest.mark.parametrize("reml", [True, False])
+@pytest.mark.parametrize("formula", ["y ~ x + (1|a) + (1|b)", "y ~ x + (1|a) + (1|b) + (1|c)"])
+@pytest.mark.parametrize("n_levels", [0, 5])
+def test_series_of_drawn_responses(formula, reml, n_levels):
+    """A cubic: a step half as long has an error a sixteenth; of β̂, a square, an eighth."""
+    rng = np.random.default_rng(1)
+    data = {name: rng.integers(size, size=70) for name, size in (("a", 9), ("b", 7), ("c", 5))}
+    data |= {"x": rng.normal(size=70), "y": rng.normal(size=70)}
+    stats = vcomp.VarianceComponentsModel(formula, data).statistics
+    k = len(stats.sizes)
+    centre, direction = np.array([0.7, 0.4, 0.3])[:k], np.array([0.8, -0.5, 0.6])[:k]
+    engine = IterativeLikelihood(
+        stats.cross_products, reml=reml, probes=AllUnits(), n_levels=n_levels, tol=1e-14
+    )
+    draws = RowDraws(stats)
+    drawn = [stats, *(draws.draw(np.append(centre, 1.0), stream(3, b)) for b in range(2))]
+    errors = []
+    for step in (0.4, 0.2):
+        width, ratios = step * np.ones(k), centre * np.exp(step * direction)
+        sums = [each.cross_products for each in drawn]
+        values = engine.node_values(sums, centre, width)(ratios)
+        found = []
+        for b, each in enumerate(drawn):
+            rows = each.cells
+            rss, log_det, beta = by_matrices(rows, ratios, np.arange(70), rows.y, reml)
+            found.append([values.rss[b] - rss, *(values.beta[b] - beta)])
+            found[-1].append(values.log_det[b] - log_det)
+        errors.append(np.abs(found).max(axis=0))
+    assert errors[1][0] < errors[0][0] / 12.0
+    assert (errors[1][1:] < errors[0][1:] / 6.0).all()

@@ -129,7 +129,9 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         """Whether one factorisation serves many responses: if all columns of X are dense."""
         return self.stats.factor is None
 
-    def node_values(self, sums: Sequence[CrossProducts]) -> Callable[[FloatArray], NodeValues]:
+    def node_values(
+        self, sums: Sequence[CrossProducts], centre: FloatArray, width: FloatArray
+    ) -> Callable[[FloatArray], NodeValues]:
         """Return the values of many responses of the same rows as a function of (k,) ratios."""
         Zy = [np.column_stack(columns) for columns in zip(*(s.Zy for s in sums), strict=True)]
         Xy, yy = np.column_stack([s.Xy for s in sums]), np.array([s.yy for s in sums])

@@ -365,10 +365,26 @@ class LikelihoodEngine(Likelihood, Protocol):
             If the engine has no columns that can be recombined.
         """
 
-    def node_values(self, sums: Sequence[CrossProducts]) -> Callable[[FloatArray], NodeValues]:
+    def reach(self, errors: FloatArray) -> FloatArray:
+        """Return half the widths of boxes in which node values are exact enough.
+
+        Parameters
+        ----------
+        errors : (k,) standard errors of logarithms of ratios
+        """
+
+    def node_values(
+        self, sums: Sequence[CrossProducts], centre: FloatArray, width: FloatArray
+    ) -> Callable[[FloatArray], NodeValues]:
         """Return the values of many responses of the same rows as a function of (k,) ratios.
 
         Only of engines that solve for many responses (`solves_many`).
+
+        Parameters
+        ----------
+        sums : of the same rows with several responses
+        centre, width : (k,) ratios in the middle of the box, zero of terms that are at zero, and
+            half its width in logarithms
         """
 
     def with_more_probes(self, v: FloatArray) -> LikelihoodEngine | None:
@@ -476,7 +492,13 @@ class SummedEngine:
             "Wald interval"
         )
 
-    def node_values(self, sums: Sequence[CrossProducts]) -> Callable[[FloatArray], NodeValues]:
+    def reach(self, errors: FloatArray) -> FloatArray:
+        """Return infinity: values are exact everywhere."""
+        return np.full(errors.shape, np.inf)
+
+    def node_values(
+        self, sums: Sequence[CrossProducts], centre: FloatArray, width: FloatArray
+    ) -> Callable[[FloatArray], NodeValues]:
         """Refuse: each response needs its own evaluation."""
         raise NotImplementedError
 

@@ -9,8 +9,8 @@ docs/explanation/mathematics.md, section 8: traces follow from eq. (7.4) with tr
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -36,6 +36,10 @@ from vcomp.exceptions import EstimationError
 from vcomp.numerics import COSTS, available_bytes, check_memory
 from vcomp.numerics.sparse import Probes, Rademacher
 from vcomp.statistics import CrossProducts, Statistics
+
+if TYPE_CHECKING:
+    from vcomp.estimators.likelihood.expansion import LogDeterminant
+    from vcomp.estimators.likelihood.surface import NodeValues
 
 _PROBES = 8
 """Probes with which a fit begins: as many as are solved for at once in a thread. Where facets meet
@@ -96,6 +100,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
     name: ClassVar[str] = "iterative"
     kinds: ClassVar[tuple[InformationKind, ...]] = ("average",)
     exact_value: ClassVar[bool] = False
+    _shared: tuple[tuple[bytes, bytes], LogDeterminant] | None = None
 
     def __init__(
         self,
@@ -269,6 +274,41 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         """Return the engine of the same rows with another response and the same probes."""
         kept = {k: x for k, x in self._context.starts.items() if k[0] not in OF_RESPONSE}
         return self._again(stats.cross_products, tol=self._context.tol, starts=kept)
+
+    @property
+    def solves_many(self) -> bool:
+        """Return True: responses share traces, and are solved for in blocks."""
+        return True
+
+    def reach(self, errors: FloatArray) -> FloatArray:
+        """Return half the widths of boxes in which node values are exact enough.
+
+        The first derivatives that are left out, by logarithms of ratios, are smaller than the
+        second ones by the square of π, the distance of the nearest singularity. Where they move a
+        maximum by `GOAL` standard errors, 2 x³/(π² SE) = `GOAL`.
+        """
+        return np.cbrt(0.5 * GOAL * np.pi**2 * errors)
+
+    def node_values(
+        self, sums: Sequence[CrossProducts], centre: FloatArray, width: FloatArray
+    ) -> Callable[[FloatArray], NodeValues]:
+        """Return the values of many responses of the same rows as a function of (k,) ratios."""
+        from vcomp.estimators.likelihood.expansion import LogDeterminant, Responses, node_values
+
+        v, key = np.append(centre, 1.0), (centre.tobytes(), width.tobytes())
+        if self._shared is None or self._shared[0] != key:
+            near = self.started(v)
+
+            def at(ratios: FloatArray, with_value: bool) -> tuple[float, FloatArray]:
+                point = near._at(np.append(ratios, 1.0))
+                traces = point.traces(reml=self.reml).mean(axis=1)
+                if not with_value:
+                    return np.nan, traces
+                return float(point.log_determinants(reml=self.reml).mean()), traces
+
+            log_determinant = LogDeterminant(at, centre, width)
+            self._shared = key, log_determinant
+        return node_values(self._shared[1], Responses(self._at(v), sums), centre)
 
     def with_more_probes(self, v: FloatArray) -> IterativeLikelihood | None:
         """Return the engine with probes for a smaller error at `v`; None if there are enough."""

@@ -247,6 +247,23 @@ class NearInverse:
         return np.einsum("ij,jk,ik->i", self._H[a], self._L, self._H[b])
 
 
+@dataclass(frozen=True, slots=True)
+class OfResponses:
+    """What derivatives of the likelihoods of B responses consist of.
+
+    Attributes
+    ----------
+    rss, beta : (B,) y'P y, and (p, B) generalised least squares estimates
+    u : (q_t, B) Z_t'P y of the terms
+    h : for terms t and w the (q_w, B) Z_w'PZ_tZ_t'P y
+    """
+
+    rss: FloatArray
+    beta: FloatArray
+    u: dict[int, FloatArray]
+    h: dict[int, dict[int, FloatArray]]
+
+
 class IterativePoint:
     """Solutions, traces and forms at components `v`, each computed when first used."""
 
@@ -420,6 +437,50 @@ class IterativePoint:
                 rest -= self.context.pairs.times(t, u, e)
             projections[t] = rest / self.residual
         return projections
+
+    def of_responses(self, sums: Sequence[CrossProducts]) -> OfResponses:
+        """Return y'P y, β̂, Z_t'P y and Z_u'PZ_tZ_t'P y of other responses of the same rows."""
+        places, M = self._outer()
+        p, active = self._stats.n_fixed, [t for t in self.active if t in self.context.right]
+        Zy = {t: np.column_stack([s.Zy[t] for s in sums]) for t in range(self._stats.n_terms)}
+        projections, forms = self._applied("responses", {t: Zy[t] for t in self.context.right})
+        Hy = np.column_stack([s.Xy for s in sums])
+        Hy = np.vstack([Hy, *(Zy[t] for t in self.context.small if self.v[t] > 0.0)])
+        for t in active:
+            Hy = Hy - self.v[t] * self._rows(t)[:, places].T @ Zy[t]
+        theta = solve_positive(M, Hy / self.residual)
+        rss = (np.array([s.yy for s in sums]) - np.diagonal(forms)) / self.residual
+        rss -= (Hy * theta).sum(axis=0) / self.residual
+        u, h = self._without_fixed(projections, places, theta), {}
+        for t in np.flatnonzero(self.v[:-1] > 0.0).tolist():
+            right = {w: self.context.pairs.times(w, t, u[t]) for w in self.context.right}
+            tol = _OF_FORMS * self.context.tol
+            projections, _ = self._applied(f"response {t}", right, tol)
+            theta_t = solve_positive(M, self._rows(t)[:, places].T @ u[t])
+            h[t] = self._without_fixed(projections, places, theta_t)
+        return OfResponses(rss, theta[:p], u, h)
+
+    def _applied(
+        self, name: str, right: dict[int, FloatArray], tol: float = 0.0
+    ) -> tuple[dict[int, FloatArray], FloatArray]:
+        """Return Z_t'V_o⁻¹w of every large term and b'C⁻¹b, from b = Z'w."""
+        reduced = self._reduce(right)
+        ((x, residual),) = self.context.solve(self.system, {(name, 0): reduced.tail}, tol)
+        forms = self.system.forms(reduced, x, residual)
+        return self._projected(right, self._effects(reduced, x)), forms
+
+    def _without_fixed(
+        self, projections: dict[int, FloatArray], places: LongArray, theta: FloatArray
+    ) -> dict[int, FloatArray]:
+        """Return Z_t'V_o⁻¹(w − Hθ) of each term from Z_t'V_o⁻¹w of the large ones."""
+        found = {}
+        for t in range(self._stats.n_terms):
+            mine = self._of_small(t, places)
+            if mine is not None:
+                found[t] = theta[mine] / self.v[t]
+            elif t in projections:
+                found[t] = projections[t] - self._rows(t)[:, places] @ theta
+        return found
 
     # Average information ------------------------------------------------------------------
 
@@ -626,7 +687,7 @@ class IterativePoint:
     def _known(
         self, groups: LongArray, X: FloatArray, places: LongArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the weights of combinations in E⁻¹, and what is known of their forms in C⁻¹."""
+        """Return the weights of combinations in E⁻¹, and the known parts of their forms in C⁻¹."""
         weights, known = np.zeros((len(groups), places.size)), np.zeros(len(groups))
         weights[:, : X.shape[1]] = X
         for t in range(self._stats.n_terms):

@@ -105,6 +105,23 @@ _UNSEEN = 1e-6
 """Newton decrement that a last step may leave which is not evaluated."""
 
 
+def engine_of_refits(
+    stats: Statistics, options: LikelihoodMethod, names: tuple[str, ...]
+) -> LikelihoodEngine:
+    """Return the engine of many fits by some options; each worker needs its own."""
+    # A generator has advanced since the fit, and would give each worker different probes.
+    moved_on = isinstance(options.rng, np.random.Generator)
+    return choose_engine(
+        stats,
+        options.engine,
+        reml=options.is_restricted,
+        names=names[:-1],
+        n_probes=options.n_probes,
+        seed=0 if moved_on else seed_from(options.rng),
+        repeated=True,
+    )
+
+
 class ByLikelihood:
     """REML or ML, started at the generating components.
 
@@ -132,9 +149,6 @@ class ByLikelihood:
         self._options, self._names, self._held = options, names, known.held
         self._once = once
         self._start = np.where(known.held, known.values, start)
-        # A generator has advanced since the fit, and would give each worker different probes.
-        moved_on = isinstance(options.rng, np.random.Generator)
-        self._seed = 0 if moved_on else seed_from(options.rng)
         self._sizes = np.array([*stats.sizes, stats.n], dtype=float)
         self._engine: LikelihoodEngine | None = None
         self._is_balanced = (
@@ -180,15 +194,7 @@ class ByLikelihood:
         if self._engine is not None:
             self._engine = self._engine.with_response(stats)
             return self._engine
-        engine = choose_engine(
-            stats,
-            self._options.engine,
-            reml=self._options.is_restricted,
-            names=self._names[:-1],
-            n_probes=self._options.n_probes,
-            seed=self._seed,
-            repeated=True,
-        )
+        engine = engine_of_refits(stats, self._options, self._names)
         self._engine = engine.prepared(self._start)
         return self._engine
 

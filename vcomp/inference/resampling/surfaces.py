@@ -21,12 +21,11 @@ from vcomp.estimators.likelihood import (
     LikelihoodEngine,
     LikelihoodMethod,
     NodeValues,
-    choose_engine,
     surface_maxima,
 )
 from vcomp.exceptions import EstimationError
 from vcomp.inference.resampling.draws import Responses
-from vcomp.inference.resampling.refits import TOLERANCE, Recipe, Refitted
+from vcomp.inference.resampling.refits import TOLERANCE, Recipe, Refitted, engine_of_refits
 from vcomp.statistics import CrossProducts, Statistics
 
 _CERTAIN = 6.0
@@ -118,14 +117,13 @@ class Surface:
             return None
         held = options.known(recipe.names).held
         terms = np.flatnonzero(~held[:-1])
-        usual = options.engine in ("auto", "blocked") and not v[held].any() and terms.size > 0
+        usual = options.engine in ("auto", "blocked", "iterative") and terms.size > 0
+        usual = usual and not v[held].any()
         usual = usual and (options.tol is None or options.tol >= TOLERANCE)
         if not usual or stats.make_cells is None:
             return None
         try:
-            engine = choose_engine(
-                stats, options.engine, reml=options.is_restricted, repeated=True
-            )
+            engine = engine_of_refits(stats, options, recipe.names)
             # The average information is of these scores, which a null hypothesis need not fit.
             information = engine.information(v, "expected" if recipe.once else "average")
             cov = np.linalg.inv(information[np.ix_(~held, ~held)])
@@ -294,6 +292,9 @@ class DrawnSurface:
     ) -> None:
         self._surface, self._limits = surface, limits
         self._width = np.minimum(_SPREAD * surface.errors, _WIDEST_BOX)
+        self._is_dense = self._n_rest(surface.engine.sizes) <= limits.effects
+        if not self._is_dense:
+            self._width = np.minimum(self._width, surface.engine.reach(surface.errors))
         self._tolerance = tolerance
 
     @classmethod
@@ -328,8 +329,8 @@ class DrawnSurface:
             return None
         points = surface.n_nodes(found._width) ** surface.terms.size
         n, engine = min(n, found.most(stats)), surface.engine
-        rest = float(found._n_rest(stats.sizes))
-        if rest <= limits.effects:
+        if found._is_dense:
+            rest = float(found._n_rest(stats.sizes))
             seconds = points * (_POINT_SECONDS + PRODUCT_SECONDS * rest**2 * (rest / 3.0 + n))
             alone = surface.seconds(limits) if alone is None else alone
             return found if seconds < n * alone else None
@@ -353,11 +354,12 @@ class DrawnSurface:
         engine, terms = surface.engine, surface.terms.tolist()
         degrees = engine.n - engine.n_fixed * engine.reml
         values: Callable[[FloatArray], NodeValues]
-        if self._n_rest(sums[0].sizes) <= self._limits.effects:
+        if self._is_dense:
             forms = drawn.shared(f"dense forms of {terms}", lambda: _DenseForms(sums, terms))
             values = partial(forms.values, reml=engine.reml)
         else:
-            values = engine.node_values(sums)
+            of_all, width = surface.placed(np.exp(surface.centre)), surface.placed(self._width)
+            values = engine.node_values(sums, of_all, width)
         whole = np.full(len(sums), float(degrees))
         try:
             return surface.refitted(
