@@ -82,7 +82,7 @@ class Responses:
         ratios = point.v[free]
         solved = point.of_responses(sums)
         u, h = [solved.u[t] for t in free], [solved.h[t] for t in free]
-        k, n = free.size, len(sums)
+        k, n = len(free), len(sums)
         self._rss, self._beta = solved.rss, solved.beta
         self._slopes = -ratios[:, None] * [np.square(a).sum(axis=0) for a in u]
         self._second, middle = np.zeros((k, k, n)), np.zeros((k, k, k, n))
