@@ -258,6 +258,10 @@ def test_promptfoo_csv(tmp_path):
     with pytest.raises(vcomp.DataError, match="row 2: an output begins 'six'"):
         vcomp.evals.read(path)
     assert len(vcomp.evals.read(path, unreadable="skip").table) == 5
+    # A variable whose name is like the head of an output.
+    path.write_text(PROMPTFOO_CSV.replace("question,", "[a] question,", 1), "utf-8")
+    again = vcomp.evals.read(path, metadata=["[a] question"]).table
+    pd.testing.assert_frame_equal(again.rename(columns={"[a] question": "question"}), logs.table)
     # Without variables the head begins as a list in JSON does.
     for name in ("openai:a", "3b", "null"):
         path.write_text(f"[{name}] answer,[b] answer\n[PASS] (1.00) 4,[FAIL] (0.50) 5\n", "utf-8")

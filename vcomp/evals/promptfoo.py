@@ -89,12 +89,30 @@ def _lines(file: LogFile) -> Iterator[list[str]]:
         yield from csv.reader(str(line, "utf-8-sig", "replace") for line in stream)
 
 
+def _outputs(file: LogFile) -> dict[int, re.Match[str]]:
+    """Return the columns of outputs, with the parts of their heads.
+
+    A variable may have such a head too. Outputs are behind the variables, and one of the first has
+    a cell that begins as outputs do.
+    """
+    lines = _lines(file)
+    heads = [_OUTPUT.match(head) for head in next(lines, [])]
+    named = [k for k, head in enumerate(heads) if head]
+    first = max(named, default=0)
+    for line in lines:
+        of_outputs = (k for k in named if k < min(first, len(line)) and _CELL.match(line[k]))
+        first = next(of_outputs, first)
+        if first == named[0]:
+            break
+    return {k: head for k, head in enumerate(heads) if head and k >= first}
+
+
 def _read_csv(file: LogFile, damage: Damage, wanted: Wanted) -> Run:
     """Return the scores of the outputs; promptfoo rounds them to two decimals there."""
     rows = _Rows(_samples(wanted, {"task": file.path.stem}), wanted.metadata, None)
+    outputs = _outputs(file)
     lines = _lines(file)
     heads = next(lines)
-    outputs = {k: at for k, head in enumerate(heads) if (at := _OUTPUT.match(head))}
     for test, line in enumerate(lines):
         with damage.at(f"row {test + 1}"):
             if len(line) != len(heads):
