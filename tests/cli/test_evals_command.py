@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from io import StringIO
@@ -136,6 +137,44 @@ def test_names_of_columns(table, tmp_path):
     assert ended(tmp_path / "forms.csv", "--columns", "prompt=task").output == f"{made}\n"
     refused = ended(table, "--columns", "prompt")
     assert "'prompt' has no names; write NAME=NAME such as prompt=task" in str(refused.exception)
+
+
+def test_advice_that_is_code_is_left_out(table, tmp_path, monkeypatch):
+    data = pd.read_csv(table).rename(columns={"sys": "model", "topic": "item"})
+    pd.concat([data, data]).to_csv(tmp_path / "twice.csv", index=False)
+    monkeypatch.setattr("sys.argv", ["vcomp", "evals", "logs"])
+    said = _with_options(str(ended(tmp_path / "twice.csv").exception))
+    assert said.endswith("was a run read twice? Keep one of each")
+
+
+def test_a_damaged_log_is_read_as_the_error_advises(tmp_path, monkeypatch):
+    folder = shutil.copytree(LOGS, tmp_path / "logs")
+    path = next(folder.glob("*small/samples_arith_choice*"))
+    path.write_bytes(path.read_bytes()[:-30])
+    monkeypatch.setattr("sys.argv", ["vcomp", "evals", "logs"])
+    said = _with_options(str(ended(folder, "--metric", "acc").exception))
+    assert "or read the rest with --unreadable skip, which counts" in said
+    logs = vcomp.evals.read(folder, unreadable="skip")
+    page = ended(folder, "--metric", "acc", "--unreadable", "skip").output
+    assert page == f"{vcomp.evals.study(logs, metric='acc')}\n"
+    assert "1 sample cannot be read." in page
+    other = ended(folder, "--metric", "acc", "--log-format", "helm")
+    assert isinstance(other.exception, vcomp.DataError)
+
+
+def test_one_of_several_filters():
+    refused = str(ended(LOGS, "--metric", "exact_match").exception)
+    assert "choose one, where={'filter': 'first'}, or give" in refused
+    found = ended(LOGS, "--metric", "exact_match", "--where", "filter=first").output
+    made = vcomp.evals.study(LOGS, metric="exact_match", where={"filter": "first"})
+    assert found == f"{made}\n"
+
+
+def test_several_levels_of_a_column(table):
+    found = ended(table, "--where", "model=overlap,model=ql-jm0.1", "--format", "csv")
+    assert set(pd.read_csv(StringIO(found.output))["model"]) == {"overlap", "ql-jm0.1"}
+    refused = ended(table, "--where", "overlap")
+    assert "'overlap' has no level; write NAME=LEVEL such as" in str(refused.exception)
 
 
 def test_advice_on_lists_is_written_as_options(monkeypatch):

@@ -252,7 +252,55 @@ def test_what_refusals_advise_leads_on():
     data = scores(epochs=2).rename(columns={"epoch": "heat"})
     assert "heat" in vcomp.evals.study(data, sampled=["heat"]).roles.sampled
     assert "heat" in vcomp.evals.study(data, fixed="heat").roles.fixed
-    assert vcomp.evals.study(data[data["heat"] == 0]).roles.residual == "model:item"
+    one = vcomp.evals.study(data, where={"heat": "1"})
+    assert one.roles.residual == "model:item"
+    assert one.table.equals(vcomp.evals.study(data[data["heat"] == 1]).table)
+
+
+def test_rows_of_some_levels_are_compared():
+    data = scores(models=4, tasks=3)
+    kept = data[(data["model"] != "m3") & (data["task"] != "t2")]
+    where = {"model": ["m0", "m1", "m2"], "task": ("t0", "t1")}
+    found = vcomp.evals.study(data, where=where)
+    pd.testing.assert_frame_equal(found.table, vcomp.evals.study(kept).table)
+    for wrong, words in (
+        ({"modl": "m0"}, r"no column 'modl' \(did you mean 'model'"),
+        ({"model": "m9"}, r"column 'model' has no level 'm9'.*; it has 'm0', 'm1'"),
+        ({"task": []}, r"no row has all of where=\{'task': \[\]\}"),
+        ("m0", "where is a mapping such as"),
+    ):
+        with pytest.raises(vcomp.PlanError, match=words):
+            vcomp.evals.study(data, where=wrong)
+
+
+def test_samples_without_a_score_are_counted(tmp_path):
+    data = scores(models=2, items=12)
+    data.loc[(data["model"] == "m0") & (data["item"].astype(str) == "3"), "score"] = np.nan
+    data.to_csv(tmp_path / "scores.csv", index=False)
+    found = vcomp.evals.study(tmp_path / "scores.csv")
+    assert found.left_out[0].startswith("1 row has no score: m0 1.")
+    assert found.left_out[0] in printed_words(found)
+    assert found.to_dict()["left_out"] == list(found.left_out)
+    other = vcomp.evals.study(tmp_path / "scores.csv", where={"model": "m1"})
+    assert other.left_out == ()
+    with (tmp_path / "scores.jsonl").open("w") as file:
+        file.writelines(f'{{"model": "m", "item": {i}, "score": {i % 2}}}\n' for i in range(9))
+        file.write('{"model": "m", "it')
+    logs = vcomp.evals.read(tmp_path / "scores.jsonl", unreadable="skip")
+    assert vcomp.evals.study(logs).left_out == ("1 sample cannot be read.",)
+
+
+def test_repetitions_that_hardly_differ_are_not_planned():
+    """One run of each needs about as many items: more runs are not advised."""
+    data = scores(models=3, items=60, seed=4)
+    runs = pd.concat([data.assign(seed=k) for k in (1, 2)], ignore_index=True)
+    runs.loc[7, "score"] = 1.0 - runs.loc[7, "score"]
+    found = vcomp.evals.study(runs)
+    assert "are needed" in " ".join(found.next_data)
+    assert "with repetitions = 1." in " ".join(found.next_data)
+    # Here the runs are all that differs.
+    noisy = runs.assign(score=np.random.default_rng(2).random(len(runs)))
+    assert "with repetitions = 2." in " ".join(vcomp.evals.study(noisy).next_data)
 
 
 def test_seeds_number_repetitions():

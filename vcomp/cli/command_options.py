@@ -122,6 +122,8 @@ def _option(parameter: _SourceParameter, text: str, change: str) -> click.Option
     choices = [] if known is None else re.findall(r"'([^']*)'", known[1])
     if "Mapping[str, float]" in annotation:
         how |= {"multiple": True, "metavar": "NAME=X", "callback": _by_name}
+    elif "Mapping[str, Any]" in annotation:
+        how |= {"multiple": True, "metavar": "NAME=LEVEL", "callback": _levels_by_name}
     elif "Mapping[str, str]" in annotation:
         how |= {"multiple": True, "metavar": "NAME=NAME", "callback": _names_by_name}
     elif re.search(r"(Iterable|Sequence)\[float", annotation):
@@ -150,6 +152,16 @@ def _option(parameter: _SourceParameter, text: str, change: str) -> click.Option
 
 def _by_name(_: Any, __: Any, texts: Sequence[str]) -> dict[str, float] | None:
     return by_name(" ".join(texts)) if texts else None
+
+
+def _levels_by_name(_: Any, __: Any, texts: Sequence[str]) -> dict[str, list[str]] | None:
+    found: dict[str, list[str]] = {}
+    for text in names_given(_, __, texts) or ():
+        name, _, level = text.partition("=")
+        if not (name and level):
+            raise PlanError(f"{text!r} has no level; write NAME=LEVEL such as filter=none")
+        found.setdefault(name, []).append(level)
+    return found or None
 
 
 def _names_by_name(_: Any, __: Any, texts: Sequence[str]) -> dict[str, str] | None:

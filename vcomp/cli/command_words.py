@@ -11,6 +11,9 @@ _ARGUMENT = re.compile(
 )
 """An argument of a function in a message: ``method='reml' or 'ml'``, ``hold={'a': 1}``, a list."""
 
+_CODE = re.compile(r",\s+as\s+table\.\w+\([^)]*\)|\s+\(of\s+vcomp\.[\w.]+\)")
+"""Code that does to a frame what the words before it say, and the function of an argument."""
+
 
 def in_options(message: str, command: click.Command | None) -> str:
     """Return a message with the arguments of functions as options: ``--method reml or ml``.
@@ -32,4 +35,4 @@ def in_options(message: str, command: click.Command | None) -> str:
         value = value.replace(", ", ",") if found[2].startswith("[") else value
         return f"{spellings[found[1]]} {value}".rstrip()
 
-    return _ARGUMENT.sub(spelled, message)
+    return _ARGUMENT.sub(spelled, _CODE.sub("", message))

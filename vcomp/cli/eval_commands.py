@@ -22,6 +22,19 @@ _OF_CARD = [
 """Tables of a judge card."""
 
 
+_READING = options_of(
+    "vcomp.evals:read",
+    name="reading",
+    only="format unreadable metadata",
+    format="--log-format",
+)
+
+
+def _read(logs: Sequence[str], how: dict[str, Any], reading: dict[str, Any]) -> Any:
+    """Return logs that are read with options, else their paths."""
+    return vcomp.evals.read(logs, columns=how.pop("columns", None), **reading) if reading else logs
+
+
 def _of_tasks(text: str | None) -> Any:
     """Return weights of tasks, or the name of weights."""
     is_name = text is None or "=" not in text
@@ -50,6 +63,7 @@ def _of_tasks(text: str | None) -> Any:
             ),
         ),
     ),
+    _READING,
     option(
         "--fail-if-worse baseline",
         "Exit with code 1 if a model is significantly worse than this one.",
@@ -66,6 +80,7 @@ def _of_tasks(text: str | None) -> Any:
 def evals(
     logs: Sequence[str],
     how: dict[str, Any],
+    reading: dict[str, Any],
     baseline: str | None,
     json_file: str | None,
     folder: str | None,
@@ -81,12 +96,13 @@ def evals(
     vcomp evals logs/ --metric acc --plot ranks.png
     vcomp evals scores.csv --fixed prompt
     vcomp evals logs/ --columns prompt=task
+    vcomp evals logs/ --metric exact_match --where filter=strict-match --unreadable skip
     vcomp evals logs/ --metric acc --task-weights law=2,maths=1
     vcomp evals logs/ --metric acc --price item=.5,call=.002 --budget 100
     vcomp evals logs/ --metric acc --fail-if-worse production --json page.json
     vcomp evals logs/ --metric acc --every-eval-ever aggregates/
     """
-    found = vcomp.evals.study(logs, **how)
+    found = vcomp.evals.study(_read(logs, how, reading), **how)
     if json_file is not None:
         output.write(found.to_json(), json_file)
     if folder is not None:
@@ -139,6 +155,7 @@ def evals_read(logs: Sequence[str], how: dict[str, Any], out: str | None, shown:
             callback=lambda _, __, text: _families(text),
         ),
     ),
+    _READING,
     option(
         "--table",
         "Table that CSV and JSON have.",
@@ -147,7 +164,9 @@ def evals_read(logs: Sequence[str], how: dict[str, Any], out: str | None, shown:
     ),
     SHOWN,
 )
-def evals_judges(logs: Sequence[str], how: dict[str, Any], table: str, shown: Shown) -> None:
+def evals_judges(
+    logs: Sequence[str], how: dict[str, Any], reading: dict[str, Any], table: str, shown: Shown
+) -> None:
     """Decide whether the judges in LOGS agree, and whether they are biased.
 
     LOGS are files, folders and patterns of logs of evaluations, or tables with a row for each
@@ -159,7 +178,7 @@ def evals_judges(logs: Sequence[str], how: dict[str, Any], table: str, shown: Sh
     vcomp evals-judges ratings.csv --families gpt-4=openai,gpt-judge=openai
     vcomp evals-judges ratings.csv --human expert --table anchored --format json
     """
-    card = vcomp.evals.judges(logs, **how)
+    card = vcomp.evals.judges(_read(logs, how, reading), **how)
     frame = getattr(card, table)
     shown.result(card, frame if frame.index.name is None else frame.reset_index())
 
@@ -175,9 +194,12 @@ def _families(text: str | None) -> dict[str, str] | str | None:
     "evals-repetitions",
     click.Argument(["logs"], nargs=-1, required=True),
     options_of("vcomp.evals:repetitions", left_out="scores"),
+    _READING,
     PRINTED,
 )
-def evals_repetitions(logs: Sequence[str], how: dict[str, Any], shown: Shown) -> None:
+def evals_repetitions(
+    logs: Sequence[str], how: dict[str, Any], reading: dict[str, Any], shown: Shown
+) -> None:
     """Measure how answers in LOGS change between identical runs: flicker, pass@k, pass^k.
 
     LOGS are files, folders and patterns of logs of evaluations, or tables with a row for each
@@ -188,5 +210,5 @@ def evals_repetitions(logs: Sequence[str], how: dict[str, Any], shown: Shown) ->
     vcomp evals-repetitions logs/ --metric acc
     vcomp evals-repetitions scores.csv --passes-from 0.5 --format csv
     """
-    found = vcomp.evals.repetitions(logs, **how)
+    found = vcomp.evals.repetitions(_read(logs, how, reading), **how)
     shown.table(found.consistency, str(found))

@@ -39,8 +39,8 @@ class Damage:
         """
         if not self.skip:
             raise DataError(
-                f"{self.file!r}, {place}: {why}; repair the log, or read the rest by "
-                "evals.read with unreadable='skip', which counts and names such samples"
+                f"{self.file!r}, {place}: {why}; repair the log, or read the rest "
+                "with unreadable='skip' (of vcomp.evals.read), which counts and names such samples"
             )
         self.named.append(f"{place}: {why}")
 

@@ -26,7 +26,14 @@ from vcomp.evals.next_data import (
 from vcomp.evals.page import EvalPage, page_of
 from vcomp.evals.partitions import Partitions
 from vcomp.evals.roles import FIXED, Roles, copies, roles_of, task_shares
-from vcomp.evals.score_rows import ScoresOfEval, column_names, sampled_levels, scored_rows
+from vcomp.evals.score_rows import (
+    ScoresOfEval,
+    column_names,
+    left_out,
+    opened,
+    sampled_levels,
+    scored_rows,
+)
 from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, guarded, visible
 from vcomp.formula import RESIDUAL
 from vcomp.gtheory import DStudy
@@ -75,6 +82,7 @@ class EvalStudy(display.Printed):
     budget : for the whole of the data, or None
     task_shares : weights of tasks in the scores, with a sum of 1; empty if they are equal
     not_compared : models that lack scores of some tasks, or other fixed facets
+    left_out : sentences on samples of the logs that have no score
     """
 
     roles: Roles
@@ -87,6 +95,7 @@ class EvalStudy(display.Printed):
     budget: float | None = None
     task_shares: Mapping[Any, float] = field(default_factory=dict)
     not_compared: tuple[Any, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @cached_property
     def by_task(self) -> pd.DataFrame:
@@ -309,7 +318,7 @@ class EvalStudy(display.Printed):
         said = self.roles.sentences(self.task_shares)
         if self.not_compared:
             said.insert(0, f"Not compared: {_of_lacking(self.roles, self.not_compared)}.")
-        notes = [self.verdict, *said, *self.next_data, *map(str, self.unknown)]
+        notes = [self.verdict, *said, *self.left_out, *self.next_data, *map(str, self.unknown)]
         if len(self.table) > _MOST_LISTED:
             notes.insert(1, f"{len(self.table) - _MOST_LISTED:,} more are in the attribute table.")
         return display.summary(tables, [visible(note) for note in notes])
@@ -440,6 +449,7 @@ def study(
     score: str = "score",
     metric: str | None = None,
     columns: Mapping[str, str] | None = None,
+    where: Mapping[str, Any] | None = None,
     sampled: Iterable[str] = (),
     fixed: Iterable[str] = (),
     alpha: float = 0.05,
@@ -463,6 +473,8 @@ def study(
     metric : which of several metrics
     columns : other names or roles of columns, as of :func:`read`: ``{"prompt": "task"}`` of tasks
         that are forms of the same items
+    where : levels of columns whose rows are compared, the others being left out:
+        ``{"filter": "strict-match"}``, or a list of levels
     sampled : facets that stand for others like them, besides ``"item"``, ``"prompt"`` and
         ``"judge"``; ``"task:item"`` of a table whose tasks use the same names for other items
     fixed : facets whose levels are all there is, besides ``"task"``. Means have equal weights over
@@ -503,7 +515,9 @@ def study(
     check_alpha(alpha)
     check_one_of("test", test, ("t", "tukey", "max-t"))
     fixed = column_names("fixed", fixed)
-    table, sampled = sampled_levels(scored_rows(scores, score, metric, columns), sampled)
+    scores, columns = opened(scores, columns)
+    without = left_out(scores, system, metric, where)
+    table, sampled = sampled_levels(scored_rows(scores, score, metric, columns, where), sampled)
     roles = roles_of(table, system, score, sampled, fixed)
     of_data = read_prices(prices, roles), read_budget(budget, prices)
     groups = Partitions(table)
@@ -527,7 +541,9 @@ def study(
         ranks = ranks.rename(columns={"low": "rank_low", "high": "rank_high"})
         best = comparisons.probability_of_best()["probability"].rename("p_best")
         means = means.reindex(ranks.index).join(ranks).join(best)
-    return EvalStudy(roles, means, comparisons, fit, alpha, table, *of_data, weights, lacking)
+    return EvalStudy(
+        roles, means, comparisons, fit, alpha, table, *of_data, weights, lacking, without
+    )
 
 
 def _compared(

@@ -529,6 +529,7 @@ def judges(
     judge: str = "judge",
     metric: str | None = None,
     columns: Mapping[str, str] | None = None,
+    where: Mapping[str, Any] | None = None,
     families: Mapping[Any, Any] | str | None = None,
     human: str | None = None,
     repeated: str | None = None,
@@ -547,6 +548,7 @@ def judges(
     judge : column of the judges
     metric : which of several metrics
     columns : other names or roles of columns, as of :func:`study`
+    where : the level, or levels, of columns whose rows are used, as of :func:`study`
     families : the family of models and judges, as ``{"gpt-4": "openai"}``, or the column of the
         models' families; if None, each model is a family, so that a judge may favour itself
     human : the column of human labels, the judge that is human, or the metric that is the truth;
@@ -584,7 +586,7 @@ def judges(
     """
     check_alpha(alpha)
     fixed = tuple(column_names("fixed", fixed))
-    table, sampled = sampled_levels(table_of(scores, columns), sampled)
+    table, sampled = sampled_levels(table_of(scores, columns, where), sampled)
     names = Named(system, judge, score, human, repeated, tuple(sampled), fixed)
     table, metric = with_labels_as_judge(table, names, metric)
     table = scored_rows(table, score, metric)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -37,6 +38,9 @@ _MOST_LEVELS = 30
 _FEW = 0.25
 """Standard error of a variance, as a share of it, with which it is known well enough."""
 
+
+_SAME = 1.05
+"""Levels that are needed with one run of each, as a share, for the runs not to matter."""
 
 _STEPS, _CLOSE = 20, 1e-3
 """Designs that are tried until one finds a difference, and by how much less it may find."""
@@ -237,16 +241,17 @@ def _of_detected(plan: DStudy, gap: float) -> float:
 # What makes it surer -----------------------------------------------------------------------------
 
 
-def whole_plan(study: EvalStudy) -> DStudy:
+def whole_plan(study: EvalStudy, other: Mapping[str, int] = MappingProxyType({})) -> DStudy:
     """Return the D-study of data like these, with whole sizes.
 
     Parameters
     ----------
     study : of the evaluation
+    other : sizes of some facets
     """
     plan = study.plan.plan
     own = zip(plan.facets, plan.sizes[0].tolist(), strict=True)
-    sizes = {f: max(1, round(n)) for f, n in own}
+    sizes = {f: max(1, round(n)) for f, n in own} | dict(other)
     return study.components.dstudy(object=study.roles.model, fixed=study.roles.fixed, sizes=sizes)
 
 
@@ -318,20 +323,31 @@ def needed(study: EvalStudy, gap: float) -> str:
     facet = noisiest(study)
     facet = facet if facet in plan.plan.facets else plan.plan.facets[-1]
     wanted = plan.required(difference=gap, power=POWER, facet=facet)
+    runs = next((f for f in _of_runs(roles, plan.plan.facets) if f != facet), "")
+    if runs and math.isfinite(wanted.n):
+        of_one = whole_plan(study, {runs: 1}).required(difference=gap, power=POWER, facet=facet)
+        wanted = of_one if of_one.n <= _SAME * wanted.n else wanted
     if math.isfinite(wanted.n):
-        names = {REPLICATE: replicated(roles, plan.plan.facets)}
-        held = {names.get(f, f): n for f, n in wanted.held.items()}
+        name = replicated(roles, plan.plan.facets) if facet == REPLICATE else facet
+        # The name of a column of seeds would be that of a seed.
+        held = {"repetitions" if f == runs else f: n for f, n in wanted.held.items()}
         within = wanted.within
-        if facet == REPLICATE and names[facet] != roles.repeated:
+        if name not in (facet, roles.repeated):
             design = plan.plan.design
             within = " and ".join(sorted(design.innermost(design.nested_in[facet])))
-        return str(replace(wanted, facet=names.get(facet, facet), held=held, within=within))
+        return str(replace(wanted, facet=name, held=held, within=within))
     power = display.number(POWER)
     try:
         best = _best(study, Prices(roles, {frozenset(roles.cell): 1.0}), None, gap).best
     except PlanError:
         return f"No size of data like these finds it with power {power}."
     return f"Power {power} needs more of all; the fewest scores are of {_sizes(study, best)}."
+
+
+def _of_runs(roles: Roles, facets: Collection[str]) -> list[str]:
+    """Return the facet of repeated runs, if a design has one."""
+    is_run = replicated(roles, facets) == roles.repeated
+    return [f for f in facets if f == roles.repetition or (f == REPLICATE and is_run)]
 
 
 def noisiest(study: EvalStudy) -> str:

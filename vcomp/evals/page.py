@@ -66,6 +66,7 @@ class EvalPage(InJson):
     budget : for the whole; null without
     next_data : what would make it surer, in sentences
     unknown : what the data cannot show
+    left_out : samples of the logs that have no score, in sentences
     """
 
     title: str
@@ -85,6 +86,7 @@ class EvalPage(InJson):
     budget: float | None
     next_data: tuple[str, ...]
     unknown: tuple[Unknown, ...]
+    left_out: tuple[str, ...] = ()
 
     _FORMAT: ClassVar[Format] = Format("EvalStudy", 1, "the page of an evaluation")
 
@@ -116,6 +118,7 @@ def page_of(study: EvalStudy) -> EvalPage:
         budget=study.budget,
         next_data=tuple(study.next_data),
         unknown=tuple(study.unknown),
+        left_out=study.left_out,
     )
 
 

@@ -436,6 +436,7 @@ def repetitions(
     score: str = "score",
     metric: str | None = None,
     columns: Mapping[str, str] | None = None,
+    where: Mapping[str, Any] | None = None,
     sampled: Iterable[str] = (),
     fixed: Iterable[str] = (),
     cluster: str | None = None,
@@ -456,6 +457,7 @@ def repetitions(
     score : column of the scores; a column of text, such as the answers, has flicker only
     metric : which of several metrics
     columns : other names or roles of columns, as of :func:`study`
+    where : the level, or levels, of columns whose rows are used, as of :func:`study`
     sampled, fixed : facets besides the usual ones, as of :func:`study`
     cluster : column of what several items share, such as a passage: clusters are sampled, not
         items
@@ -492,7 +494,7 @@ def repetitions(
     """
     check_alpha(alpha)
     fixed = column_names("fixed", fixed)
-    table, sampled = sampled_levels(scored_rows(scores, score, metric, columns), sampled)
+    table, sampled = sampled_levels(scored_rows(scores, score, metric, columns, where), sampled)
     if cluster is not None:
         check_column(table, cluster)
     roles = roles_of(table, system, score, sampled, fixed)

@@ -355,7 +355,7 @@ def copies(repeated: BoolArray, cell: Sequence[str]) -> str:
     return (
         f"{display.count(int(repeated.sum()))} of {display.count(len(repeated))} scores have the "
         f"same {display.listed(list(map(str, cell)))} as another: was a run read twice? Keep one "
-        f"each by table.drop_duplicates([{names}])"
+        f"of each, as table.drop_duplicates([{names}])"
     )
 
 
@@ -383,8 +383,8 @@ def check_cells(
         if len(found) > 1:
             values = ", ".join(map(repr, found[:3].tolist()))
             raise DataError(
-                f"column {name!r} separates scores of the same sample ({values}): choose one, as "
-                f"table[table[{name!r}] == …], or give the column a role, sampled=[{name!r}] or "
-                f"fixed=[{name!r}]{or_else.format(name)}",
+                f"column {name!r} separates scores of the same sample ({values}): choose one, "
+                f"where={{{name!r}: {str(found[0])!r}}}, or give the column a role, "
+                f"sampled=[{name!r}] or fixed=[{name!r}]{or_else.format(name)}",
                 column=name,
             )

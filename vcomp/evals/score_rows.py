@@ -10,18 +10,25 @@ from vcomp.evals.eval_logs import EvalLogs
 from vcomp.evals.reading_logs import PathOfLog, read
 from vcomp.evals.roles import SAMPLED, check_column
 from vcomp.evals.run_rows import named_within, renamed
-from vcomp.exceptions import DataError, PlanError, warn
+from vcomp.exceptions import DataError, PlanError, did_you_mean, warn
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _OF_NUMBERS = {"integer", "floating", "mixed-integer-float", "boolean", "decimal"}
 
+_SHOWN = 10
+"""Levels that an error lists."""
+
 ScoresOfEval: TypeAlias = "EvalLogs | pd.DataFrame | PathOfLog | Iterable[PathOfLog]"
 
 
 def scored_rows(
-    scores: Any, score: str, metric: str | None, columns: Mapping[str, str] | None = None
+    scores: Any,
+    score: str,
+    metric: str | None,
+    columns: Mapping[str, str] | None = None,
+    where: Mapping[str, Any] | None = None,
 ) -> pd.DataFrame:
     """Return the rows of logs or a table that have a score of one metric.
 
@@ -31,9 +38,61 @@ def scored_rows(
     score : column of the scores
     metric : which of several metrics
     columns : of logs that are read, and of tables: our name of a column → its name there
+    where : the level, or levels, of some columns whose rows are kept
     """
-    table = _of_metric(table_of(scores, columns), metric)
+    table = _of_metric(table_of(scores, columns, where), metric)
     return _in_numbers(_scored(table, score), score)
+
+
+def opened(scores: Any, columns: Mapping[str, str] | None) -> tuple[Any, Mapping[str, str] | None]:
+    """Return logs whose paths are given, and the names of columns that are left to change.
+
+    Parameters
+    ----------
+    scores : logs, their paths, or a table
+    columns : our name of a column → its name there
+    """
+    import pandas as pd
+
+    if isinstance(scores, EvalLogs | pd.DataFrame):
+        return scores, columns
+    return read(scores, columns=columns), None
+
+
+def left_out(
+    scores: Any, system: str, metric: str | None, where: Mapping[str, Any] | None
+) -> tuple[str, ...]:
+    """Return sentences on samples of logs that have no score.
+
+    Parameters
+    ----------
+    scores : logs, or a table, of which nothing is known
+    system : column of the models
+    metric : which of several metrics
+    where : the level, or levels, of some columns whose rows are used
+    """
+    if not isinstance(scores, EvalLogs):
+        return ()
+    rows, said = scores.unscored, []
+    if metric is not None and "metric" in rows:
+        rows = rows[rows["metric"].isna() | (rows["metric"] == metric)]
+    for name, given in (where or {}).items():
+        if name in rows:
+            levels = map(str, given if isinstance(given, list | tuple | set) else [given])
+            rows = rows[rows[name].isna() | rows[name].astype(str).isin(list(levels))]
+    if len(rows):
+        counts = rows[system].value_counts() if system in rows else rows["problem"].value_counts()
+        parts = [f"{name} {display.count(n)}" for name, n in counts.head(_SHOWN).items() if n]
+        more = ", …" if (counts > 0).sum() > _SHOWN else ""
+        are = "row has" if len(rows) == 1 else "rows have"
+        said.append(
+            f"{display.count(len(rows))} {are} no score: {', '.join(parts)}{more}. If a model is "
+            "more often without a score where it would be wrong, its score is too high."
+        )
+    unreadable = int(scores.report["unreadable"].sum())
+    if unreadable:
+        said.append(f"{display.counted(unreadable, 'sample')} cannot be read.")
+    return tuple(said)
 
 
 def column_names(option: str, given: Any) -> list[str]:
@@ -46,8 +105,48 @@ def column_names(option: str, given: Any) -> list[str]:
     return names
 
 
-def table_of(scores: Any, columns: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """Return the table of logs, of their paths, or itself."""
+def table_of(
+    scores: Any,
+    columns: Mapping[str, str] | None = None,
+    where: Mapping[str, Any] | None = None,
+) -> pd.DataFrame:
+    """Return the table of logs, of their paths, or itself.
+
+    Parameters
+    ----------
+    scores : logs, their paths, or a table
+    columns : our name of a column → its name there
+    where : the level, or levels, of some columns whose rows are kept
+    """
+    return _chosen(_whole_table(scores, columns), where)
+
+
+def _chosen(table: pd.DataFrame, where: Mapping[str, Any] | None) -> pd.DataFrame:
+    """Return the rows with some levels of columns."""
+    if where is not None and not isinstance(where, Mapping):
+        raise PlanError(f"where is a mapping such as {{'filter': 'none'}}, not {where!r}")
+    for name, given in (where or {}).items():
+        check_column(table, name)
+        wanted = list(map(str, given if isinstance(given, list | tuple | set) else [given]))
+        # Levels on a command line are text.
+        levels = {str(level): level for level in table[name].dropna().unique()}
+        unknown = next((text for text in wanted if text not in levels), None)
+        if unknown is not None:
+            shown = ", ".join(map(repr, list(levels)[:_SHOWN]))
+            more = ", …" if len(levels) > _SHOWN else ""
+            raise PlanError(
+                f"column {name!r} has no level {unknown!r}{did_you_mean(unknown, list(levels))}; "
+                f"it has {shown}{more}",
+                column=name,
+                level=unknown,
+            )
+        table = table[table[name].isin([levels[text] for text in wanted])]
+    if where and table.empty:
+        raise PlanError(f"no row has all of where={where!r}")
+    return table
+
+
+def _whole_table(scores: Any, columns: Mapping[str, str] | None) -> pd.DataFrame:
     import pandas as pd
 
     if isinstance(scores, EvalLogs):
