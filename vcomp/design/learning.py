@@ -22,6 +22,7 @@ from vcomp.design.nesting import describe_structure
 from vcomp.design.residual_levels import residual_of_rows
 from vcomp.exceptions import DataError, DesignError, warn
 from vcomp.formula import RESIDUAL, WIDE, FixedPart, Formula, fixed_effects
+from vcomp.numerics import MixedColumns, dense_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -178,6 +179,36 @@ class Centre:
                     f"{what} varies by {spread:.1g}, too far from 1 to compute with; rescale it"
                 )
         return cls(origin, x_origin, constant)
+
+    @classmethod
+    def of_columns(
+        cls,
+        formula: Formula,
+        names: tuple[str, ...],
+        y: Ends,
+        X: FloatArray | MixedColumns,
+        counts: FloatArray,
+    ) -> Centre:
+        """Return the origins of cells, in which no column of X varies.
+
+        Parameters
+        ----------
+        names, y : as of :meth:`of`
+        X : (m, p) the columns
+        counts : (m,) rows of each cell
+        """
+        is_sparse = np.zeros(len(names), dtype=bool)
+        if isinstance(X, MixedColumns):
+            low, high, mean = X.ends(counts)
+            is_sparse[X.sparse_at] = True
+        else:
+            low, high, mean = X.min(axis=0), X.max(axis=0), counts @ X / counts.sum()
+        mean = np.where(is_sparse, 0.0, np.where(low == high, low, mean))
+        if "Intercept" in names:
+            constant = np.array([float(name == "Intercept") for name in names])
+        else:
+            constant = _constant_combination(names, dense_columns(X))
+        return cls.of(formula, names, constant, y, (low, high, mean))
 
     @staticmethod
     def constant_of(names: tuple[str, ...], mean: FloatArray, cov: FloatArray) -> FloatArray:

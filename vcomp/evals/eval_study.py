@@ -51,6 +51,9 @@ _HALF = "half_of_rows"
 _SCORE = ["mean", "std_error", "df", "low", "high"]
 """Columns of a score."""
 
+_SUMMED = 1_000_000
+"""Scores from which on repeated ones are summed in cells, and single rows are not kept."""
+
 _DDF: Literal["unbounded"] = "unbounded"
 """Prompts and judges are few: an interaction that is estimated at 0 is not known to be 0."""
 
@@ -144,7 +147,8 @@ class EvalStudy(display.Printed):
         """The fit in which models are sampled too: components of models and of their noise."""
         if self.comparisons is None:
             return self.fit
-        return _fitted(self.roles.planning, self.data)
+        repeated = bool(self.roles.repetition)
+        return _fitted(self.roles.planning, self.data, in_cells=repeated)
 
     @property
     def plan(self) -> DStudy:
@@ -530,7 +534,10 @@ def study(
         table = table[~repeated]
         roles = replace(roles_of(table, system, score, sampled, fixed), identical=roles.repetition)
     weights = task_shares(task_weights, roles, table)
-    fit = _fitted(roles.formula, table) if roles.terms else _least_squares(roles.formula, table)
+    if roles.terms:
+        fit = _fitted(roles.formula, table, in_cells=bool(roles.repetition))
+    else:
+        fit = _least_squares(roles.formula, table)
     means, comparisons, lacking = _compared(
         fit, roles, table[system].iloc[0], weights, test, alpha
     )
@@ -582,8 +589,10 @@ def _of_lacking(roles: Roles, models: Sequence[Any]) -> str:
     )
 
 
-def _fitted(formula: str, table: pd.DataFrame) -> VarianceComponentsResults:
-    return VarianceComponentsModel.from_formula(formula, table).fit()
+def _fitted(formula: str, table: pd.DataFrame, *, in_cells: bool) -> VarianceComponentsResults:
+    """Return the fit, of many repeated scores from their sums in cells."""
+    stream = True if in_cells and len(table) >= _SUMMED else None
+    return VarianceComponentsModel.from_formula(formula, table, stream=stream).fit()
 
 
 def _least_squares(formula: str, table: pd.DataFrame) -> VarianceComponentsResults:

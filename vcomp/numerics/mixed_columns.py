@@ -105,22 +105,44 @@ class MixedColumns:
         assert axis == 0
         return self.ends()[2]
 
-    def ends(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return smallest value, largest value and mean of the columns, (p,) each."""
+    def ends(self, counts: FloatArray | None = None) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return smallest value, largest value and mean of the columns, (p,) each.
+
+        Parameters
+        ----------
+        counts : (n,) how many rows each stands for; None for one
+        """
         low, high, mean = (np.empty(self.shape[1]) for _ in range(3))
         low[self.dense_at], high[self.dense_at] = self.dense.min(axis=0), self.dense.max(axis=0)
         low[self.sparse_at] = self.sparse.min(axis=0).toarray()
         high[self.sparse_at] = self.sparse.max(axis=0).toarray()
+        if counts is not None:
+            return low, high, self.transposed_times(counts) / counts.sum()
         mean[self.dense_at] = self.dense.mean(axis=0)
         mean[self.sparse_at] = self.sparse.sum(axis=0) / self.shape[0]
         return low, high, mean
 
-    def gram(self) -> FloatArray:
-        """Return the squares and products of the columns, (p, p)."""
+    def times(self, multiplicity: FloatArray | None) -> MixedColumns:
+        """Return the columns with each row as often as it counts, (n,); themselves for None."""
+        if multiplicity is None:
+            return self
+        from scipy.sparse import diags_array
+
+        sparse = (diags_array(multiplicity) @ self.sparse).tocsr()
+        return replace(self, dense=self.dense * multiplicity[:, None], sparse=sparse)
+
+    def gram(self, multiplicity: FloatArray | None = None) -> FloatArray:
+        """Return the squares and products of the columns, (p, p).
+
+        Parameters
+        ----------
+        multiplicity : (n,) how often each row counts; None for once
+        """
+        other = self.times(multiplicity)
         return self._assembled(
-            self.dense.T @ self.dense,
-            self.sparse.T @ self.dense,
-            (self.sparse.T @ self.sparse).toarray(),
+            self.dense.T @ other.dense,
+            self.sparse.T @ other.dense,
+            (self.sparse.T @ other.sparse).toarray(),
         )
 
     def group_sums(self, codes: Any, size: int) -> FloatArray:

@@ -437,7 +437,7 @@ def accumulate(chunk: Chunk) -> CrossProducts:
     y, rolled = chunk.y, RollUp(chunk)
     within = np.zeros((1 + chunk.n_fixed,) * 2) if chunk.within is None else chunk.within
     if isinstance(chunk.columns, MixedColumns):
-        return _accumulate_mixed(chunk, chunk.columns, rolled)
+        return _accumulate_mixed(chunk, chunk.columns, rolled, within)
     is_mean = chunk.is_mean
     if not is_mean and chunk.X.size > FEW_ROWS:
         sums, products = rolled.sums_and_products(y, chunk.X)
@@ -472,7 +472,9 @@ def accumulate(chunk: Chunk) -> CrossProducts:
     )
 
 
-def _accumulate_mixed(chunk: Chunk, X: MixedColumns, rolled: RollUp) -> CrossProducts:
+def _accumulate_mixed(
+    chunk: Chunk, X: MixedColumns, rolled: RollUp, within: FloatArray
+) -> CrossProducts:
     """Sum rows whose fixed part has sparse columns.
 
     Raises
@@ -480,7 +482,7 @@ def _accumulate_mixed(chunk: Chunk, X: MixedColumns, rolled: RollUp) -> CrossPro
     EstimationError
         If matrices of columns by columns do not fit into memory.
     """
-    y, p = chunk.y, X.shape[1]
+    y, p, times = chunk.y, X.shape[1], chunk.multiplicity
     check_memory(
         8.0 * SQUARES * float(p) ** 2,
         f"matrices of the {p:,} columns of the fixed part need",
@@ -488,17 +490,19 @@ def _accumulate_mixed(chunk: Chunk, X: MixedColumns, rolled: RollUp) -> CrossPro
         "make a factor a random term (1|…) whose variance is held at a million times that of the "
         "scores, hold={…}",
     )
+    total_y, total_X = y if times is None else y * times, X.times(times)
     return CrossProducts(
         n=chunk.n,
         group_n=rolled.group_n,
         pairs=_LazyPairs(rolled),
-        Zy=tuple(s[:, 0] for s in rolled.sums(y[:, None])),
+        Zy=tuple(s[:, 0] for s in rolled.sums(total_y[:, None])),
         ZX=tuple(
-            X.group_sums(codes, size) for codes, size in zip(chunk.codes, chunk.sizes, strict=True)
+            total_X.group_sums(codes, size)
+            for codes, size in zip(chunk.codes, chunk.sizes, strict=True)
         ),
-        XX=X.gram(),
-        Xy=X.transposed_times(y),
-        yy=float(y @ y),
+        XX=X.gram(times) + within[1:, 1:],
+        Xy=X.transposed_times(total_y) + within[1:, 0],
+        yy=float(y @ total_y) + float(within[0, 0]),
     )
 
 

@@ -24,7 +24,6 @@ def has_wide_factor(chunk: Chunk, least: int = WIDE.factor) -> bool:
     return (
         isinstance(columns, MixedColumns)
         and columns.sparse_at.size >= least
-        and chunk.multiplicity is None
         and columns.sparse_levels() is not None
     )
 

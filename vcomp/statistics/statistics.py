@@ -572,7 +572,8 @@ class WideProducts:
         columns: Any = chunk.columns
         y = chunk.y
         random = resum(self.random, replace(chunk.with_response(y), columns=columns.dense), rolled)
-        of_factor = columns.sparse.T @ y
+        times = chunk.multiplicity
+        of_factor = columns.sparse.T @ (y if times is None else y * times)
         products = replace(self.products, Zy=(*random.Zy, of_factor), Xy=random.Xy, yy=random.yy)
         return replace(self, products=products)
 
@@ -593,14 +594,20 @@ def find_wide_products(
     columns: Any = chunk.columns
     levels, size = columns.sparse_levels(), columns.sparse_at.size
     sums, gram = rolled.sums_and_products(chunk.y, columns.dense)
-    values = np.column_stack([chunk.y, columns.dense])
+    if chunk.within is not None:  # in cells the factor does not vary
+        kept = np.append(0, 1 + columns.dense_at)
+        gram = gram + chunk.within[np.ix_(kept, kept)]
+    values, times = np.column_stack([chunk.y, columns.dense]), chunk.multiplicity
+    if times is not None:
+        values *= times[:, None]
     of_factor = group_sums(levels, values, size + 1)[:size]
-    of_levels = np.bincount(levels, minlength=size + 1)[:size].astype(float)
+    of_levels = np.bincount(levels, times, minlength=size + 1)[:size].astype(float)
     if not of_levels.all():
         return None  # a column of zeros is refused
     k, tables = len(chunk.sizes), dict(rolled.pairs())
     for t, (codes, q) in enumerate(zip(chunk.codes, chunk.sizes, strict=True)):
-        indptr, indices, counts = pair_counts(codes, levels, q, size + 1, ONCE)
+        of_rows = ONCE if times is None else times
+        indptr, indices, counts = pair_counts(codes, levels, q, size + 1, of_rows)
         # The last column has the rows of the reference level.
         whole = PairTable(indptr, indices, counts, size + 1).matrix
         tables[t, k] = PairTable.from_matrix(whole[:, :size])

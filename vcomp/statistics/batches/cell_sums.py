@@ -451,7 +451,8 @@ def rows_of_cells(coding: RowCoding, table: CellTable, terms: tuple[TermDesign, 
     places, filled = table.filled()
     p = len(coding.fixed.names)
     is_single = bool((filled.counts == 1).all())
-    X, response, beta_origin = _X(coding, filled), filled.means[0], coding.centre.beta_origin
+    response, beta_origin = filled.means[0], coding.centre.beta_origin
+    X = np.ones((1, 1)) if coding.fixed_in_cells else _X(coding, filled)
     if isinstance(beta_origin, np.ndarray):
         response = response + X @ beta_origin
     return Chunk(
@@ -535,7 +536,7 @@ def rows_of_moments(table: CellTable, cells_as_rows: Callable[[], Chunk]) -> Chu
     return replace(
         cells,
         response=scores,
-        columns=np.broadcast_to(1.0, (at.size, 1)) if cells.is_mean else cells.X[at],
+        columns=np.broadcast_to(1.0, (at.size, 1)) if cells.is_mean else cells.columns[at],
         compact_codes=tuple(codes[at] for codes in cells.compact_codes),
         counts=weights,
         within=None,

@@ -98,7 +98,7 @@ def gather_on_dask(formula: Formula, data: Any, reading: Reading, *, collapse: b
     """
     partitions = _Partitions(formula, data, reading)
     coding = learn_in_passes(formula, partitions, reading, is_final=collapse)
-    plan = collapse_plan(coding) if collapse and coding.sums_plainly else None
+    plan = collapse_plan(coding) if collapse and coding.may_collapse else None
     if plan is not None:
         sums = partitions.collapsed(coding, plan)
         check_rows(coding, sums.n)

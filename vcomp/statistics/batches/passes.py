@@ -81,7 +81,7 @@ def gather(
     coding = learn_in_passes(formula, batches, reading, is_final=collapse)
     tabulated = partial(_tabulate, coding, batches, reading, powers=not collapse)
     is_large = reading.is_large(table_bytes(coding.places.size, coding.n_columns))
-    if collapse and coding.sums_plainly and is_large:
+    if collapse and coding.may_collapse and is_large:
         plan = collapse_plan(coding)
         sums = None if plan is None else _collapsed(coding, plan, batches)
         if sums is not None:

@@ -15,8 +15,8 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.data import NO_COLUMNS, CompleteRows, Reading, RowColumns, Tally, no_score_left
 from vcomp.design import Centre, CodedBar, Facet, Grid, JoinedLevels, finest_facets
-from vcomp.exceptions import DataError, EstimationError
-from vcomp.formula import INTERCEPT, FixedPart, Formula, RandomTerm
+from vcomp.exceptions import DataError, EstimationError, FormulaError
+from vcomp.formula import INTERCEPT, WIDE, FixedPart, Formula, RandomTerm
 from vcomp.numerics import slices
 from vcomp.numerics.kernels import add_places
 from vcomp.statistics.batches.survey import (
@@ -317,6 +317,8 @@ class RowCoding:
     slopes : the k columns of random slopes; None without
     of_rows : weights, frequencies and offsets, by name
     sums : of the columns of X and of slopes, each row counted once; None where sums are plain
+    fixed_in_cells : whether the columns of X follow from the levels of a cell, and are not summed;
+        `centre` and `constants` are then those of an intercept
     """
 
     formula: Formula
@@ -329,6 +331,7 @@ class RowCoding:
     slopes: SlopeColumns | None = None
     of_rows: RowColumns = NO_COLUMNS
     sums: XSums | None = None
+    fixed_in_cells: bool = False
 
     @property
     def facets(self) -> tuple[Facet, ...]:
@@ -347,6 +350,11 @@ class RowCoding:
         return not self.has_blocks and not self.of_rows.variances
 
     @property
+    def may_collapse(self) -> bool:
+        """Whether complete cells may be collapsed: none of them is needed for X or for squares."""
+        return self.sums_plainly and not self.fixed_in_cells
+
+    @property
     def has_blocks(self) -> bool:
         """Whether there are random slopes or several residual variances."""
         return self.formula.has_slopes or self.formula.groups is not None
@@ -356,6 +364,21 @@ class RowCoding:
         """Origins of the columns of X and of slopes, (p + k,)."""
         origin = self.centre.x_origin
         return origin if self.sums is None else np.append(origin, self.sums.mean[origin.size :])
+
+    def fixed_columns(self, codes: Sequence[IntArray]) -> dict[str, Any]:
+        """Return the columns of the fixed part of cells, in a form that patsy reads.
+
+        Parameters
+        ----------
+        codes : (m,) level of each cell in each facet
+        """
+        names = self.formula.level_columns
+        facets = zip(names, codes, self.survey.facets, strict=True)
+        return {
+            name: self.kinds.of_levels(name, facet.levels, levels)
+            for name, levels, facet in facets
+            if name in self.kinds.levels
+        }
 
     def bars(self) -> list[CodedBar | None]:
         """Return for each bar its columns, with their moments; None for an intercept alone."""
@@ -515,6 +538,10 @@ def learn_in_passes(
         coding = replace(coding, sums=XSums(survey.n, one, np.zeros((1, 1)), one, one))
     if formula.intercept_only and not formula.has_slopes:
         return coding
+    if is_final and coding.sums_plainly:
+        fixed = _coding_in_cells(coding, reading.environment)
+        if fixed is not None:
+            return replace(coding, fixed=fixed, fixed_in_cells=True)
 
     def coded(term: RandomTerm | None = None) -> FixedPart:
         part = formula if term is None else formula.slope_part(term)
@@ -525,6 +552,24 @@ def learn_in_passes(
         parts = tuple(None if term.is_intercept else coded(term) for term in formula.random)
         coding = replace(coding, slopes=SlopeColumns(parts))
     return _with_columns(coding, passes, is_final=is_final)
+
+
+def _coding_in_cells(coding: RowCoding, environment: Any) -> FixedPart | None:
+    """Return the coding of a fixed part of facets alone, which is constant in the cells.
+
+    None if it has other columns, or depends on how often levels occur.
+    """
+    formula, facets = coding.formula, coding.survey.facets
+    if not set(coding.kinds.levels) or not set(coding.kinds.levels) <= set(formula.facets):
+        return None
+    n = max(len(facet.levels) for facet in facets)
+    columns = coding.fixed_columns([np.arange(n) % len(facet.levels) for facet in facets])
+    try:
+        fixed = FixedPart.of_rows(formula, lambda: [columns], environment, _ROWS, WIDE.factor)
+        fixed.check_by_row(columns)
+    except (FormulaError, DataError):  # if all rows raise it as well, they say so
+        return None
+    return None if fixed.is_stateful else fixed
 
 
 def _coding(

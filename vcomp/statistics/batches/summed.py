@@ -13,6 +13,7 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray
 from vcomp.data import CompleteRows, OffsetOfRows, Reading, Rows, WeightsOfRows
 from vcomp.design import (
+    Centre,
     Chunk,
     Design,
     Grid,
@@ -28,7 +29,7 @@ from vcomp.design import (
 from vcomp.display import memory
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.formula import OmittedColumns
-from vcomp.numerics import slices
+from vcomp.numerics import MixedColumns, slices
 from vcomp.statistics.batches.cell_sums import rows_of_cells, rows_of_moments, with_effects
 from vcomp.statistics.groupings import Groupings, find_groupings, split_columns
 from vcomp.statistics.statistics import Statistics
@@ -346,6 +347,8 @@ def finish(sums: CellSums, reading: Reading) -> SummedData:
     if sums.collapsed is not None:
         assert sums.again is not None
         summed = _of_collapsed(coding, sums.collapsed, sums.again, reading)
+    elif coding.fixed_in_cells:
+        summed = _of_cells_with_levels(coding, table, reading)
     elif not table.may_fill_grid:
         summed = _of_weighted_cells(coding, table, reading)
     else:
@@ -516,6 +519,46 @@ def _of_cells(coding: RowCoding, table: CellTable, reading: Reading) -> SummedDa
     return SummedData(
         design, statistics, columns, rows, sums, reading, moments_as_rows=moments
     )  # fmt: skip
+
+
+def _of_cells_with_levels(coding: RowCoding, table: CellTable, reading: Reading) -> SummedData:
+    """Return the statistics of cells whose levels determine the columns of X."""
+    formula, survey, fixed = coding.formula, coding.survey, coding.fixed
+    n_levels, grid = coding.places.n_levels, _grid(coding, table)
+    cells = rows_of_cells(coding, table, ())
+    codes, m, counts = cells.compact_codes, cells.response.size, cells.counts
+    columns = coding.fixed_columns(codes)
+    X = fixed.mixed(columns, m) or fixed.matrix(columns, m)
+    y = survey.low, survey.high, survey.mean
+    centre = Centre.of_columns(
+        formula, fixed.names, y, X, np.ones(m) if counts is None else counts
+    )
+    within = None
+    if cells.within is not None:
+        within = np.zeros((1 + len(fixed.names),) * 2)
+        within[0, 0] = cells.within[0, 0]
+    terms = find_terms(formula, codes, n_levels, grid, survey.n)
+    chunk = replace(
+        cells,
+        response=cells.response + (coding.centre.origin - centre.origin),
+        columns=X.minus(centre.x_origin) if isinstance(X, MixedColumns) else X - centre.x_origin,
+        terms=terms,
+        within=within,
+    )
+    design = _design(replace(coding, centre=centre), terms, grid, codes, counts)
+
+    def rows() -> Chunk:
+        return chunk
+
+    return SummedData(
+        design,
+        Statistics.from_rows(chunk, grid, design.partial_grid),
+        coding.kinds.of_no_rows(),
+        rows,
+        _response_sums(coding, table),
+        reading,
+        moments_as_rows=partial(rows_of_moments, table, rows),
+    )
 
 
 def _cells_of_terms(

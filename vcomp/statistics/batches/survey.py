@@ -347,6 +347,24 @@ class ColumnKinds:
             for name, found in self.levels.items()
         }
 
+    def of_levels(self, name: str, levels: pd.Index, codes: IntArray) -> Any:
+        """Return a column of the fixed part from codes of its levels.
+
+        Parameters
+        ----------
+        name : of the column
+        levels : that the codes number, among them all that occur
+        codes : (n,) codes
+        """
+        import pandas as pd
+
+        found = self.levels[name]
+        if found is None:
+            return levels.to_numpy(bool if name in self.booleans else float)[codes]
+        used, _ = found.used()
+        places = used.get_indexer(levels)
+        return pd.Categorical.from_codes(places[codes], categories=used)
+
     def recoded(self, columns: Columns) -> dict[str, Any]:
         """Return the columns of some rows with the levels of all rows."""
         import pandas as pd

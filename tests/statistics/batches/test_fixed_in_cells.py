@@ -1,0 +1,81 @@
+"""Fixed factors that are facets: their columns follow from the cells, and are not summed."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vcomp
+
+
+def _scores(models: int, items: int, runs: int, missing: float) -> pd.DataFrame:
+    rng = np.random.default_rng(1)
+    rows = list(product(range(models), range(items), range(runs)))
+    data = pd.DataFrame(rows, columns=["model", "item", "run"])
+    latent = 0.3 * rng.normal(size=models)[data["model"]] + rng.normal(size=items)[data["item"]]
+    latent += 0.5 * rng.normal(size=(models, items))[data["model"], data["item"]]
+    score = (latent + rng.normal(size=len(data)) > 0.0).astype(float)
+    data = data.assign(score=score, task="t" + (data["item"] % 3).astype(str))
+    return data[rng.random(len(data)) >= missing].reset_index(drop=True)
+
+
+_CROSSED = "score ~ C(model) + (1|item) + (1|model:item)"
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        _CROSSED,
+        "score ~ 0 + C(model) + (1|item) + (1|model:item)",
+        "score ~ model + (1|item) + (1|model:item)",
+        "score ~ C(model) * C(task) + (1|task:item) + (1|model:item)",
+        "score ~ C(model) + (1|model:item)",
+        "score ~ center(model) + (1|item) + (1|model:item)",
+    ],
+)
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("text", [True, False])
+def test_fits_of_cells_are_those_of_rows(formula: str, missing: float, text: bool) -> None:
+    data = _scores(4, 24, 3, missing)
+    if text and "C(" in formula:
+        data["model"] = pd.Categorical("m" + data["model"].astype(str), ["m2", "m0", "m1", "m3"])
+    _check_same(formula, data)
+
+
+@pytest.mark.parametrize(
+    ("models", "random"),
+    [(150, "(1|item) + (1|model:item)"), (150, "(1|item) + (1|model:task)")],
+)
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+def test_factors_of_many_levels(models: int, random: str, missing: float) -> None:
+    data = _scores(models, 100, 3, missing)
+    data["model"] = pd.Categorical("m" + data["model"].astype(str))
+    _check_same(f"score ~ C(model) + {random}", data)
+
+
+def test_sums_of_sparse_columns_count_the_rows_of_cells() -> None:
+    """Two factors of several columns, sparse in tables of this size."""
+    data = _scores(60, 300, 2, 0.1)
+    data["model"] = pd.Categorical("m" + data["model"].astype(str))
+    _check_same("score ~ C(model) * C(task) + (1|task:item) + (1|model:item)", data)
+
+
+def _check_same(formula: str, data: pd.DataFrame) -> None:
+    rows, cells = vcomp.fit(formula, data), vcomp.fit(formula, data, stream=True)
+    assert cells.nobs == rows.nobs == len(data)
+    assert list(cells.params.index) == list(rows.params.index)
+    np.testing.assert_allclose(cells.vcomp, rows.vcomp, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(cells.params, rows.params, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(cells.bse_fe, rows.bse_fe, rtol=1e-8, atol=1e-12)
+    assert cells.llf == pytest.approx(rows.llf, rel=1e-10)
+
+
+def test_robust_intervals_read_the_rows_again() -> None:
+    data = _scores(4, 40, 3, 0.2)
+    data["model"] = pd.Categorical("m" + data["model"].astype(str))
+    rows, cells = vcomp.fit(_CROSSED, data), vcomp.fit(_CROSSED, data, stream=True)
+    expected = rows.conf_int(interval="robust")
+    np.testing.assert_allclose(cells.conf_int(interval="robust"), expected, rtol=1e-8, atol=1e-12)
