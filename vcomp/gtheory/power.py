@@ -280,7 +280,7 @@ def _ranks_left(
     tau = weights(study.components, plan).universe @ values
     tail = range_of_normals(test.n_objects)
     degrees, places = np.unique(np.minimum(df, _AS_NORMAL), return_inverse=True)
-    bounds = np.array([studentized_isf(test.alpha, of, tail) for of in degrees.tolist()])
+    bounds = studentized_isf(test.alpha, degrees, tail)
     made = []
     for se in errors.all:
         spread = np.sqrt(np.maximum(2.0 * tau + se**2, 0.0))

@@ -78,6 +78,30 @@ def test_quantiles(df, p):
     assert studentized_isf(p, df, TWO_SIDED) == pytest.approx(expected, rel=3e-12 / (1.0 - p))
 
 
+def test_many_degrees_of_freedom_at_once():
+    rng = np.random.default_rng(1)
+    df = np.append(10.0 ** rng.uniform(-0.3, 5.0, 400), [np.inf, 3.0, 3.0])
+    q = rng.uniform(0.0, 8.0, df.size)
+    expected = 2.0 * student.sf(q, df)
+    np.testing.assert_allclose(studentized_sf(q, df, TWO_SIDED), expected, rtol=1e-9)
+    quantiles = studentized_isf(0.05, df, TWO_SIDED)
+    np.testing.assert_allclose(quantiles, student.isf(0.025, df), rtol=1e-10)
+    p, critical = simultaneous(q, df, TWO_SIDED, 0.05)
+    np.testing.assert_allclose(p, expected, rtol=1e-7)
+    np.testing.assert_allclose(critical, student.isf(0.025, df), rtol=1e-8)
+    assert all(x.size == 0 for x in simultaneous(df[:0], df[:0], TWO_SIDED, 0.05))
+
+
+@pytest.mark.parametrize("df", [3.0, 14.5])
+def test_the_range_of_many_means_has_its_digits(df):
+    q, k = 8.2, 200
+    z, s = np.linspace(-9.0, 22.0, 6_001), np.linspace(1e-4, 4.0, 4_001)
+    inside = np.array([ndtr(z) - ndtr(z - q * of) for of in s]) ** (k - 1)
+    of_s = 1.0 - k * (inside * norm.pdf(z)).sum(axis=1) * (z[1] - z[0])
+    expected = (of_s * chi.pdf(s * np.sqrt(df), df)).sum() * np.sqrt(df) * (s[1] - s[0])
+    assert range_sf(np.array([q]), k, df)[0] == pytest.approx(expected, rel=1e-9)
+
+
 # The studentized range ---------------------------------------------------------------------------
 
 RANGES = np.array([0.3, 1.0, 2.5, 4.0, 7.0, 30.0])

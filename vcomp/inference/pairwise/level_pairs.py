@@ -31,6 +31,12 @@ _UNDERFLOW = -2000.0
 
 _AT_ONCE = 2**18
 
+_LAST_STEP = 1e-13
+"""Step of the logarithm of a critical value that is lost in its digits."""
+
+_STEP_OF_MANY = 0.05
+"""Step of log w for tails of many variables, which fall more steeply than those of one."""
+
 _STEP_W = 1.0 / 32.0
 _LARGEST_RANGE, LARGEST_MAXIMUM = 52.0, 37.0
 """Standard deviations beyond which the probabilities of normal variables underflow."""
@@ -60,13 +66,13 @@ class Tail:
     step: float = math.inf
 
 
-def studentized_sf(q: FloatArray, df: float, tail: Tail) -> FloatArray:
+def studentized_sf(q: FloatArray, df: Any, tail: Tail) -> FloatArray:
     """Return the probability that a statistic, divided by the root of a mean square, exceeds q.
 
     Parameters
     ----------
     q : (m,) values, at least 0; infinity has probability 0
-    df : degrees of freedom of the mean square, positive; may be infinite
+    df : degrees of freedom of the mean squares, one number or (m,); positive, may be infinite
     tail : of the statistic
 
     Returns
@@ -80,51 +86,96 @@ def studentized_sf(q: FloatArray, df: float, tail: Tail) -> FloatArray:
     converges exponentially.
     """
     values = np.asarray(q, dtype=float)
+    degrees = np.broadcast_to(np.asarray(df, dtype=float), values.shape)
     out = np.where(values > 0.0, 0.0, 1.0)
     inside = np.isfinite(values) & (values > 0.0)
-    out[inside] = np.exp(_log_sf(values[inside], df, tail))
+    out[inside] = np.exp(_log_sf(values[inside], degrees[inside], tail))
     return out
 
 
-def studentized_isf(p: float, df: float, tail: Tail) -> float:
-    """Return the value that a statistic, divided by the root of a mean square, exceeds with p.
+def studentized_isf(p: float, df: Any, tail: Tail) -> Any:
+    """Return the values that a statistic, divided by the root of a mean square, exceeds with p.
 
     Parameters
     ----------
     p : between 0 and 1
     df, tail : as for :func:`studentized_sf`
+
+    Returns
+    -------
+    a number, or (m,) numbers for as many degrees of freedom
     """
-    from scipy.optimize import brentq
+    degrees, log_p = np.atleast_1d(np.asarray(df, dtype=float)), math.log(p)
 
-    def excess(log_q: float) -> float:
-        return float(_log_sf(np.array([math.exp(log_q)]), df, tail)[0]) - math.log(p)
+    def excess(log_q: FloatArray, of: LongArray) -> FloatArray:
+        return _log_sf(np.exp(log_q), degrees[of], tail) - log_p
 
-    low, high = -1.0, 1.0
-    while excess(low) < 0.0:
-        low -= 1.0
-    while excess(high) > 0.0:
-        high += 1.0
-    return math.exp(float(brentq(excess, low, high, xtol=1e-13, rtol=1e-14)))
+    every = np.arange(degrees.size)
+    low, high = np.full(degrees.size, -1.0), np.ones(degrees.size)
+    while (wrong := excess(low, every) < 0.0).any():
+        low -= wrong
+    while (wrong := excess(high, every) > 0.0).any():
+        high += wrong
+    return np.exp(_roots(excess, low, high)).reshape(np.shape(df))[()]
 
 
-def _log_sf(q: FloatArray, df: float, tail: Tail) -> FloatArray:
-    """Return log P of positive and finite values."""
-    if math.isinf(df):
-        return tail.log_sf(q)
-    made = [np.empty(0)]
-    step = min(_STEP_U, _STEPS_A_WIDTH / math.sqrt(2.0 * df), tail.step)
-    order = np.argsort(q)
-    largest = float(q.max(initial=1.0))
-    few = max(1, _AT_ONCE // _places(largest, df, step, tail.rate).size)
-    for at in range(0, q.size, few):
-        part = q[order[at : at + few]]
-        u = _places(float(part[-1]), df, step, tail.rate)
-        terms = _log_density(u, df) + tail.log_sf(np.outer(part, np.exp(u)))
-        top = np.maximum(terms.max(axis=1), _UNDERFLOW)
-        sums = np.exp(terms - top[:, None]).sum(axis=1)
-        made.append(top + np.log(step * np.maximum(sums, 1.0)))
-    out = np.empty_like(q)
-    out[order] = np.concatenate(made)
+def _roots(
+    f: Callable[[FloatArray, LongArray], FloatArray], low: FloatArray, high: FloatArray
+) -> FloatArray:
+    """Return the roots of decreasing functions between two places, by the Illinois algorithm.
+
+    Parameters
+    ----------
+    f : returns the values of some of the functions, given by their numbers
+    low, high : (m,) places
+
+    References
+    ----------
+    Dowell, M. and Jarratt, P. (1971). A modified regula falsi method. *BIT*, 11, 168-174.
+    """
+    roots, of = np.empty(low.size), np.arange(low.size)
+    f_low, f_high, x, last = f(low, of), f(high, of), low, np.zeros(low.size)
+    while of.size:
+        before = x
+        x = (low * f_high - high * f_low) / (f_high - f_low)
+        x = np.clip(x, low, high)
+        value = f(x, of)
+        is_low = value > 0.0
+        # An end that stays twice counts half, so that the other one comes near the root, too.
+        f_high = np.where(is_low, np.where(last > 0.0, 0.5, 1.0) * f_high, value)
+        f_low = np.where(is_low, value, np.where(last < 0.0, 0.5, 1.0) * f_low)
+        low, high = np.where(is_low, x, low), np.where(is_low, high, x)
+        last = np.where(is_low, 1.0, -1.0)
+        near = np.minimum(np.abs(x - before), high - low) <= _LAST_STEP
+        near |= value == 0.0
+        roots[of[near]] = x[near]
+        of, *state = (a[~near] for a in (of, low, high, f_low, f_high, x, last))
+        low, high, f_low, f_high, x, last = state
+    return roots
+
+
+def _log_sf(q: FloatArray, df: FloatArray, tail: Tail) -> FloatArray:
+    """Return log P of positive and finite values, with their degrees of freedom."""
+    out, is_known = np.empty_like(q), np.isinf(df)
+    out[is_known] = tail.log_sf(q[is_known])
+    left = np.flatnonzero(~is_known)
+    left = left[np.argsort(df[left], kind="stable")]
+    # With up to twice as many degrees of freedom, values share the places of the integrand.
+    while left.size:
+        least = float(df[left[0]])
+        n = int(np.searchsorted(df[left], 2.0 * least, side="right"))
+        step = min(_STEP_U, _STEPS_A_WIDTH / math.sqrt(2.0 * float(df[left[n - 1]])), tail.step)
+        order = left[:n][np.argsort(q[left[:n]])]
+        few = max(1, _AT_ONCE // _places(float(q[order[-1]]), least, step, tail.rate).size)
+        for at in range(0, n, few):
+            own = order[at : at + few]
+            part = q[own]
+            u = _places(float(part[-1]), least, step, tail.rate)
+            terms = _log_density(u, df[own, None]) + tail.log_sf(np.outer(part, np.exp(u)))
+            top = np.maximum(terms.max(axis=1), _UNDERFLOW)
+            sums = np.exp(terms - top[:, None]).sum(axis=1)
+            out[own] = top + np.log(step * np.maximum(sums, 1.0))
+        left = left[n:]
     np.minimum(out, 0.0, out=out)
     return out
 
@@ -144,10 +195,18 @@ def _places(largest: float, df: float, step: float, rate: float) -> FloatArray:
     return steps.astype(float) * step
 
 
-def _log_density(u: FloatArray, df: float) -> FloatArray:
-    """Return the log density of u = log s, where df s² has a χ² distribution."""
-    constant = math.log(2.0) + 0.5 * df * math.log(0.5 * df) - math.lgamma(0.5 * df)
-    return constant + df * u - 0.5 * df * np.exp(2.0 * u)
+def _log_density(u: FloatArray, df: FloatArray) -> FloatArray:
+    """Return the log density (m, l) of u = log s, where df s² has a χ² distribution.
+
+    Parameters
+    ----------
+    u : (l,) places
+    df : (m, 1) degrees of freedom
+    """
+    from scipy.special import gammaln
+
+    constant = math.log(2.0) + 0.5 * df * np.log(0.5 * df) - gammaln(0.5 * df)
+    return np.asarray(constant + df * (u - 0.5 * np.exp(2.0 * u)))
 
 
 def interpolated(
@@ -211,7 +270,7 @@ def range_of_normals(k: int) -> Tail:
         with np.errstate(divide="ignore"):
             missed = -np.expm1((k - 1) * np.log1p(-ndtr(z - shift) / below))
         logs[place] = math.log(float((weights * missed).sum()))
-    return Tail(interpolated(w, logs, _LARGEST_RANGE), 0.5)
+    return Tail(interpolated(w, logs, _LARGEST_RANGE), 0.5, _STEP_OF_MANY)
 
 
 # Dunnett: the largest of correlated variables ----------------------------------------------------
@@ -298,7 +357,7 @@ def _maximum_of_normals(key: tuple[tuple[float, int], ...]) -> Tail:
             with np.errstate(divide="ignore"):
                 none += count * np.log1p(-np.minimum(out, 1.0))
         logs[place] = math.log(float((weights * -np.expm1(none)).sum()))
-    return Tail(interpolated(w, logs, LARGEST_MAXIMUM), 1.0)
+    return Tail(interpolated(w, logs, LARGEST_MAXIMUM), 1.0, _STEP_OF_MANY)
 
 
 Pairs: TypeAlias = tuple[LongArray, LongArray]
@@ -348,16 +407,15 @@ def simultaneous(
     -------
     (m,) and (m,) arrays
     """
-    p, critical = np.empty(values.size), np.empty(values.size)
     degrees = np.where(np.isnan(df), np.inf, df)
     order = np.argsort(degrees, kind="stable")
     in_order = degrees[order]
     with np.errstate(invalid="ignore"):
-        steps = np.diff(in_order) > _SAME_DF * in_order[:-1]
-    for of in np.split(order, np.flatnonzero(steps) + 1):
-        own = float(degrees[of[0]])
-        p[of] = studentized_sf(values[of], own, tail)
-        critical[of] = studentized_isf(alpha, own, tail)
+        is_other = np.append(True, np.diff(in_order) > _SAME_DF * in_order[:-1])[: order.size]
+    distinct, number = in_order[is_other], np.cumsum(is_other) - 1
+    p, critical = np.empty(values.size), np.empty(values.size)
+    p[order] = studentized_sf(values[order], distinct[number], tail)
+    critical[order] = studentized_isf(alpha, distinct, tail)[number]
     return p, critical
 
 
