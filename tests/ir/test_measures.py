@@ -285,6 +285,26 @@ def test_power(k, effect, df):
     np.testing.assert_allclose(measure.estimate(scores, [4, 25]), expected, rtol=1e-10)
 
 
+@pytest.mark.parametrize("k", [2, 5, 20])
+def test_the_f_test_finds_differences_as_often_as_its_power(k):
+    """One-way analyses of variance of drawn scores, for which Sakai (2014) makes sets of topics.
+
+    Of 20,000 sets the share has a standard error of at most 0.35 percentage points.
+    """
+    n = np.arange(2.0, 200.0)
+    power = get("F", delta=0.7, df="one-way").power(1.0, k, n)
+    first = int(np.argmax(power >= 0.8))
+    size = int(n[first])
+    means = np.zeros(k)
+    means[:2] = -0.35, 0.35
+    scores = np.random.default_rng(k).normal(size=(20_000, size, k)) + means
+    between = size * scores.mean(axis=1).var(axis=1, ddof=1)
+    ratio = between / scores.var(axis=1, ddof=1).mean(axis=1)
+    share = np.mean(stats.f.sf(ratio, k - 1, k * (size - 1)) < 0.05)
+    assert share == pytest.approx(power[first], abs=0.01)
+    assert power[first - 1] < 0.8
+
+
 def test_the_f_test_itself():
     rng = np.random.default_rng(3)
     scores = rng.normal(size=(8, 1)) + rng.normal(size=(8, 4)) + [0, 0, 0, 1.3]

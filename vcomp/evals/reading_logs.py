@@ -103,7 +103,10 @@ def read(
             file.forget()
     logs = assemble(runs, _on_others(others), wanted.columns)
     if logs.table.empty:
-        why = [*logs.notes, *logs.unscored["problem"].unique()[:3]]
+        problems = logs.unscored["problem"].unique()[:3].tolist()
+        why = [*logs.notes, display.listed(problems)] if problems else [*logs.notes]
+        if any("not a number" in problem for problem in problems):
+            why.append("(scores are numbers, or true and false)")
         raise DataError("there are no scores in the logs: " + (" ".join(why) or "they are empty"))
     return logs
 
