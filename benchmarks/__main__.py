@@ -38,6 +38,7 @@ def main() -> None:
         limit=arguments.limit,
         gpboost=arguments.gpboost,
         most_rows=arguments.rows,
+        data=tuple(arguments.data),
     )
     report, start = Report(), time.perf_counter()
     _compile()
@@ -67,6 +68,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--rows", type=int, default=1_000_000, metavar="N", help="peers: most rows of the data"
+    )
+    parser.add_argument(
+        "--data", action="append", default=[], metavar="NAME", help="peers: only these data"
     )
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in (*NAMES, *ON_REQUEST)]

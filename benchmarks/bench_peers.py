@@ -1,11 +1,14 @@
 """Large crossed facets beside GPBoost, each fit in a process of its own on the same data.
 
-``python -m benchmarks peers --gpboost ENVIRONMENT/bin/python`` fits two facets that meet at random
-with ten rows a level and five covariates, ratings with a power law, and InstEval. GPBoost is
-installed in an environment that the user names; without one its fits are omitted. Fits are stored
-in ``peers.csv`` as soon as they are measured, and are not measured again; delete the file, or some
-of its lines, to measure them once more. ``docs/explanation/how-it-scales.md`` has the table, and
-``tests/benchmarks/test_peers.py`` compares the two.
+``python -m benchmarks peers --gpboost ENVIRONMENT/bin/python --rows 40_000_000`` fits two facets
+that meet at random with ten rows a level and five covariates, ratings with a power law, InstEval,
+and pupils in classes in schools; ``--data NAME`` one of them. GPBoost, interlace-lme and
+statsmodels are installed in an environment that the user names; without one their fits are
+omitted. A fit is ended after four times ``--limit``, and not tried with more rows of such data.
+Fits are stored in ``peers.csv`` as soon as all of their data are measured, and are not measured
+again; delete the file, or some of its lines, to measure them once more.
+``docs/explanation/how-it-scales.md`` has the table, and ``tests/benchmarks/test_peers.py`` compares
+the two.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import csv
 import json
 import math
 import os
+import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -33,8 +38,13 @@ from vcomp.estimators.likelihood import choose_engine
 
 STORED = Path(__file__).with_name("peers.csv")
 FIELDS = ("data", "rows", "program", "engine", "wall", "cpu", "gib", "below", "errors", "share")
-PROGRAMS = ("vcomp REML", "vcomp ML", "GPBoost iterative", "GPBoost cholesky")
+PROGRAMS = (
+    *("vcomp REML", "vcomp ML", "GPBoost iterative", "GPBoost cholesky"),
+    *("interlace REML", "mixedlm REML"),
+)
 THREADS = "2"
+MEMORY = 8 * 2**30
+"""Largest memory of a fit; one with more is ended."""
 
 _COVARIATES = 5
 _QUICK = 20_000
@@ -70,15 +80,44 @@ def insteval() -> Data:
     return {"y": frame["y"].to_numpy(float), "groups": groups, "X": frame[["service"]].to_numpy()}
 
 
+def insteval_with_covariates() -> Data:
+    """Return InstEval with students, lecturers, departments; service and both ages are fixed."""
+    frame = pd.read_csv(Path(os.environ["VCOMP_REFERENCE"]).parent / "data" / "InstEval.csv")
+    ages = pd.get_dummies(frame[["studage", "lectage"]].astype(str), drop_first=True, dtype=float)
+    X = np.column_stack([frame["service"], ages])
+    groups = np.column_stack([pd.factorize(frame[name])[0] for name in ("s", "d", "dept")])
+    return {"y": frame["y"].to_numpy(float), "groups": groups, "X": X}
+
+
+def pupils(schools: int) -> Data:
+    """Return three scores of each of 25 pupils in four classes of each school."""
+    rng = np.random.default_rng(schools)
+    pupil = np.repeat(np.arange(100 * schools), 3)
+    groups = np.column_stack([pupil // 100, pupil // 25, pupil])
+    X = rng.normal(size=(pupil.size, 1))
+    y = 0.3 * X[:, 0] + rng.normal(size=pupil.size)
+    for sd, codes in zip((0.3, 0.4, 0.7), groups.T, strict=True):
+        y += sd * rng.normal(size=codes[-1] + 1)[codes]
+    return {"y": y, "groups": groups, "X": X}
+
+
 def _tasks(quick: bool) -> Iterator[tuple[str, int, Callable[[], Data]]]:
     for m in (1_000, 10_000, 100_000, 1_000_000):
         for share in (1, 4):
             yield f"{m:,} × {m // share:,}", 10 * m, partial(crossed, m, share)
-    for size in ("1e5", "1e6", "1e7"):
+    for size in ("1e5", "1e6", "1e7", "32m"):
         n, users, films = SIZES[size]
         yield f"ratings, {users:,} × {films:,}", n, partial(ratings, size)
     if "VCOMP_REFERENCE" in os.environ and not quick:
         yield "InstEval", 73_421, insteval
+        yield "InstEval, nine covariates", 73_421, insteval_with_covariates
+    for schools in (30, 300, 3_000, 30_000):
+        yield f"pupils, {schools:,} schools", 300 * schools, partial(pupils, schools)
+
+
+def _kind(name: str) -> str:
+    """Return the kind of data: where a program does not end, it is not tried with more rows."""
+    return "crossed" if name[0].isdigit() else name.split(",")[0]
 
 
 def run(report: Report, settings: Settings) -> None:
@@ -86,16 +125,19 @@ def run(report: Report, settings: Settings) -> None:
     report.section(f"peers, {THREADS} threads: processor seconds")
     stored = [] if settings.quick else read()
     for name, rows, made in _tasks(settings.quick):
+        if settings.data and name not in settings.data:
+            continue
         most = _QUICK if settings.quick else settings.most_rows
         if rows > most:
             report.omit(name, f"more than {most:,} rows (--rows)")
             continue
         have = {line["program"] for line in stored if line["data"] == name}
-        late = {x["program"] for x in stored if not x["wall"] and int(x["rows"]) <= rows}
+        alike = [x for x in stored if _kind(x["data"]) == _kind(name)]
+        late = {x["program"] for x in alike if not x["wall"] and int(x["rows"]) <= rows}
         wanted = [p for p in PROGRAMS if p not in have | late]
         if settings.gpboost is None:
             wanted = [p for p in wanted if p.startswith("vcomp")]
-            report.omit(name, "no --gpboost; GPBoost is not fitted")
+            report.omit(name, "no --gpboost; other programs are not fitted")
         if wanted:
             lines = _measured(name, rows, made(), wanted, settings)
             stored += lines
@@ -116,6 +158,10 @@ def _measured(
         path = Path(folder, "data.npz")
         np.savez(path, **data)
         found = {program: _fit(program, path, settings) for program in programs}
+        for program, one in found.items():
+            print(
+                f"  {name}, {program}: {one if isinstance(one, str) else one['cpu']}", flush=True
+            )
     points = [f["components"] for f in found.values() if isinstance(f, dict)]
     values = iter(_loglikes(data, points))
     for program, one in found.items():
@@ -148,14 +194,21 @@ def _fit(program: str, path: Path, settings: Settings) -> dict[str, Any] | str:
             text=True,
             check=True,
             timeout=settings.limit * 4.0,
+            preexec_fn=_limited,
             env=environment,
         )
     except subprocess.TimeoutExpired:
         return f"more than {settings.limit * 4.0:.0f} s"
     except subprocess.CalledProcessError as error:
+        if error.returncode < 0 or re.search("MemoryError|bad_alloc|allocate", error.stderr):
+            return f"more than {MEMORY / 2**30:.0f} GiB"
         return (error.stderr.strip().splitlines() or ["ended"])[-1][:60]
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return found
+
+
+def _limited() -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
 
 
 def _loglikes(data: Data, points: list[list[float]]) -> list[float]:

@@ -51,6 +51,7 @@ class Settings:
     limit: float = 60.0
     gpboost: Path | None = None
     most_rows: int = 1_000_000
+    data: tuple[str, ...] = ()
 
     @property
     def repeat(self) -> int:
