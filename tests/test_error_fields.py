@@ -94,7 +94,7 @@ OPTIONS = {
     ("identify.py", "column"),
     ("located_rows.py", "level"),
     ("pairwise_result.py", "column"),
-    ("powered.py", "column"),
+    ("allocate.py", "column"),
 }
 """Messages about the columns of X by number, the option `level`, a column of a table of results,
 and a facet that is an example."""

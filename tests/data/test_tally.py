@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.data.reading import Reading
-from vcomp.data.tally import Tally
+from vcomp.data.reading import Reading, Tally
 from vcomp.formula import parse
 
 FORMULA = parse("y ~ (1|a)")

@@ -11,7 +11,7 @@ from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa
 import vcomp
 from tests.helpers.printed_tables import printed_words
 from vcomp.evals.human_anchor import effective_number, errors_of_judges, powered_mean
-from vcomp.evals.judge_shifts import shifts
+from vcomp.evals.rater_agreement import shifts
 
 nan = math.nan
 KRIPPENDORFF = np.array([

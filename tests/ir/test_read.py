@@ -15,8 +15,8 @@ import pytest
 import vcomp
 from vcomp.exceptions import DataError, VcompError, VcompWarning
 from vcomp.ir.run_scores import score_runs
+from vcomp.ir.runs import each_measure
 from vcomp.ir.topic_scores import read_scores
-from vcomp.ir.trec_files import each_measure
 
 BM25 = """runid                 \tall\tbm25
 num_q                 \tall\t2

@@ -9,6 +9,7 @@ from .paths import alike_levels as alike_levels
 from .paths import data_files as data_files
 from .reading import Missing as Missing
 from .reading import Reading as Reading
+from .reading import Tally as Tally
 from .reading import level_columns as level_columns
 from .row_columns import NO_COLUMNS as NO_COLUMNS
 from .row_columns import OffsetOfRows as OffsetOfRows
@@ -26,7 +27,6 @@ from .source import open_source as open_source
 from .spooling import parquet_path as parquet_path
 from .spooling import spool as spool
 from .spooling import write_parquet as write_parquet
-from .tally import Tally as Tally
 from .written_files import InJson as InJson
 from .written_files import path_of as path_of
 from .written_files import read_json as read_json

@@ -19,10 +19,9 @@ from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.data.column_values import as_levels, text_for_numbers
 from vcomp.data.containers import exact_floats
 from vcomp.data.parts import of_other_kind
-from vcomp.data.reading import Reading
+from vcomp.data.reading import Reading, Tally
 from vcomp.data.row_columns import NO_COLUMNS, RowColumns, WeightsOfRows
 from vcomp.data.source import open_source
-from vcomp.data.tally import Tally
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula, check_by_row, evaluate, names_in
 from vcomp.numerics import MANY_ROWS, THREADS, check_memory

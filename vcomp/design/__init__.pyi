@@ -20,10 +20,10 @@ from .learning import Centre as Centre
 from .learning import find_facets as find_facets
 from .learning import find_terms as find_terms
 from .learning import learn as learn
+from .learning import learn_residual as learn_residual
 from .learning import make_design as make_design
 from .level_groups import LevelGroups as LevelGroups
 from .level_groups import codes_of_facet as codes_of_facet
 from .level_groups import group_codes as group_codes
 from .level_groups import read_groups as read_groups
-from .residual_levels import learn_residual as learn_residual
 from .structure import Structure as Structure

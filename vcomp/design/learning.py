@@ -1,11 +1,13 @@
 """The design of rows in memory: levels, origins, terms and structure.
 
 It makes the second value of the pipe formula → design → statistics → estimate → result, and
-refuses terms that cannot be estimated before anything is summed.
+refuses terms that cannot be estimated before anything is summed. Groups of rows with a residual
+variance each are found here too.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -15,17 +17,103 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.data import Rows, alike_levels, plain_label
-from vcomp.design.design import Design, Facet, TermDesign
+from vcomp.design.design import Design, Facet, ResidualLevels, TermDesign
 from vcomp.design.effect_columns import bars_of_rows, learn_blocks
 from vcomp.design.grid import Grid, find_grid, find_partial_grid, number_combinations
 from vcomp.design.nesting import describe_structure
-from vcomp.design.residual_levels import residual_of_rows
 from vcomp.exceptions import DataError, DesignError, warn
-from vcomp.formula import RESIDUAL, WIDE, FixedPart, Formula, fixed_effects
+from vcomp.formula import RESIDUAL, WIDE, FixedPart, Formula, ResidualGroups, fixed_effects
 from vcomp.numerics import MixedColumns, dense_columns
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def residual_of_rows(groups: ResidualGroups, rows: Rows) -> ResidualLevels:
+    """Return the groups of residuals that occur in rows, as :func:`learn_residual` does.
+
+    Parameters
+    ----------
+    groups : with the names of their facets
+    rows : all rows
+    """
+    columns = [rows.facets[name] for name in groups.facets]
+    facets = tuple(
+        Facet(name, column.cat.categories)
+        for name, column in zip(groups.facets, columns, strict=True)
+    )
+    codes = [np.asarray(f.codes(c), np.int32) for f, c in zip(facets, columns, strict=True)]
+    return learn_residual(groups, facets, codes)
+
+
+def learn_residual(
+    groups: ResidualGroups,
+    facets: tuple[Facet, ...],
+    codes: Sequence[IntArray],
+    counts: FloatArray | None = None,
+) -> ResidualLevels:
+    """Return the groups of residuals that occur.
+
+    Parameters
+    ----------
+    groups : with the names of their facets
+    facets : with their levels
+    codes : (n,) levels of the rows or cells in each
+    counts : (n,) rows of each cell; None for rows
+
+    Raises
+    ------
+    DesignError
+        If there is one group only, a group has one row, or two groups have the same name.
+    """
+    joined, size = codes[0], facets[0].size
+    keys: list[LongArray | None] = []
+    for further, facet in zip(codes[1:], facets[1:], strict=True):
+        occurring, joined = number_combinations(joined, size, further, facet.size)
+        keys.append(occurring)
+        size = occurring.size
+    term = TermDesign(RESIDUAL, tuple(range(len(facets))), tuple(keys), size)
+    labels = zip(
+        *(
+            [str(plain_label(facet.levels[k])) for k in of.tolist()]
+            for facet, of in zip(
+                facets, term.level_codes(tuple(f.size for f in facets)), strict=True
+            )
+        ),
+        strict=True,
+    )
+    n = np.bincount(joined, counts, minlength=size)
+    named = replace(groups, levels=tuple(labels), n=tuple(map(int, n)))
+    _check(named)
+    return ResidualLevels(facets, term, named)
+
+
+def _check(groups: ResidualGroups) -> None:
+    """Refuse groups whose variances cannot be estimated or named."""
+    written = f"residual={groups.written!r}"
+    if len(groups.n) == 1:
+        raise DesignError(
+            f"{written} has one level only; a comparison of residual variances needs two: leave "
+            "residual= out",
+            term=RESIDUAL,
+        )
+    least = int(np.argmin(groups.n))
+    if groups.n[least] == 1:
+        level = groups.level_name(groups.levels[least])
+        n_single = groups.n.count(1)
+        more = f", and so have {n_single - 1} more levels" if n_single > 1 else ""
+        raise DesignError(
+            f"{written}: {level} has one row{more}, and a variance needs two at least; join it "
+            "with another level, leave its row out, or leave residual= out",
+            term=RESIDUAL,
+            level=level,
+        )
+    twice = [name for name, count in Counter(groups.names).items() if count > 1]
+    if twice:
+        raise DesignError(
+            f"two levels have the name {twice[0]!r}; name them differently", term=RESIDUAL
+        )
+
 
 _MANY_TEXTS = 100_000
 """Largest number of levels that are searched for names that look alike."""

@@ -1,4 +1,4 @@
-from .eval_logs import EvalLogs as EvalLogs
+from .assembling import EvalLogs as EvalLogs
 from .eval_study import EvalStudy as EvalStudy
 from .eval_study import study as study
 from .judge_card import JudgeCard as JudgeCard

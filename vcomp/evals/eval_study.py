@@ -24,8 +24,7 @@ from vcomp.evals.next_data import (
     unknown,
 )
 from vcomp.evals.page import EvalPage, page_of
-from vcomp.evals.partitions import Partitions
-from vcomp.evals.roles import FIXED, Roles, copies, roles_of, task_shares
+from vcomp.evals.roles import FIXED, Partitions, Roles, copies, roles_of, task_shares
 from vcomp.evals.score_rows import (
     ScoresOfEval,
     column_names,

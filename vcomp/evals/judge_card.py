@@ -21,7 +21,6 @@ from vcomp.evals.human_anchor import (
 )
 from vcomp.evals.item_sampling import JackknifedStatistics
 from vcomp.evals.judge_page import page
-from vcomp.evals.judge_shifts import joined, shifts
 from vcomp.evals.judged_answers import (
     JudgedAnswers,
     Named,
@@ -29,7 +28,7 @@ from vcomp.evals.judged_answers import (
     judged_answers,
     with_labels_as_judge,
 )
-from vcomp.evals.rater_agreement import of_all, of_two
+from vcomp.evals.rater_agreement import joined, of_all, of_two, shifts
 from vcomp.evals.score_rows import (
     ScoresOfEval,
     column_names,

@@ -1,19 +1,56 @@
-"""Read logs of evaluations, whatever framework wrote them."""
+"""Read logs of evaluations, whatever framework wrote them.
+
+``FORMATS`` lists the formats in the order in which they are tried.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import Literal, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, Protocol, TypeAlias
 
 from vcomp import display
-from vcomp.evals.assembling import assemble
+from vcomp.evals import (
+    every_eval_ever,
+    helm,
+    inspect_logs,
+    lighteval,
+    lm_eval,
+    mteb,
+    openai_evals,
+    promptfoo,
+    score_tables,
+)
+from vcomp.evals.assembling import EvalLogs, assemble
 from vcomp.evals.damage import Damage
-from vcomp.evals.eval_logs import EvalLogs
-from vcomp.evals.formats import FORMATS, LogFormat
 from vcomp.evals.log_files import LogFile, found_logs
 from vcomp.evals.run_rows import COLUMNS, NO_ROWS, Run, Wanted
 from vcomp.exceptions import DataError, check_one_of, did_you_mean, guarded
+
+
+class LogFormat(Protocol):
+    """A module that knows a format."""
+
+    def recognises(self, file: LogFile, wanted: Wanted) -> bool:
+        """Return whether a file has this format, by its content."""
+
+    def read(self, file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
+        """Yield the runs of a file; unreadable samples are added to the damage."""
+
+
+FORMATS: Mapping[str, LogFormat] = {
+    "inspect": inspect_logs,
+    "lm_eval": lm_eval,
+    "helm": helm,
+    "lighteval": lighteval,
+    "openai_evals": openai_evals,
+    "promptfoo": promptfoo,
+    "mteb": mteb,
+    "every_eval_ever": every_eval_ever,
+    "table": score_tables,
+}
+"""By the names of ``format=``; tables are last, as lines of several formats could be rows."""
+
 
 PathOfLog: TypeAlias = "str | os.PathLike[str]"
 

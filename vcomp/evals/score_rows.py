@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vcomp import display
-from vcomp.evals.eval_logs import EvalLogs
+from vcomp.evals.assembling import EvalLogs
 from vcomp.evals.reading_logs import PathOfLog, read
 from vcomp.evals.roles import SAMPLED, check_column
 from vcomp.evals.run_rows import named_within, renamed

@@ -31,13 +31,13 @@ from .formula_terms import names_in as names_in
 from .formula_terms import parameter_names as parameter_names
 from .formula_terms import refuse as refuse
 from .formula_terms import traits_of as traits_of
+from .least_squares_means import GridFactor as GridFactor
 from .least_squares_means import LevelRows as LevelRows
+from .least_squares_means import ReferenceGrid as ReferenceGrid
 from .least_squares_means import average_rows as average_rows
 from .least_squares_means import fixed_effects as fixed_effects
 from .least_squares_means import level_rows as level_rows
 from .parser import parse as parse
-from .reference_grid import GridFactor as GridFactor
-from .reference_grid import ReferenceGrid as ReferenceGrid
 from .term_cells import FixedTerm as FixedTerm
 from .term_cells import factors_in as factors_in
 from .term_cells import fixed_terms as fixed_terms

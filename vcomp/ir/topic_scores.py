@@ -12,9 +12,8 @@ from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, overload
 import numpy as np
 
 from vcomp.exceptions import DataError, did_you_mean, guarded
-from vcomp.ir.measure_names import find_measure
-from vcomp.ir.scores import ScoreMatrix, check_matrix
-from vcomp.ir.trec_files import (
+from vcomp.ir.run_scores import find_measure
+from vcomp.ir.runs import (
     as_number,
     check_name_by,
     each_measure,
@@ -23,6 +22,7 @@ from vcomp.ir.trec_files import (
     matrix_of,
     wrong_line,
 )
+from vcomp.ir.scores import ScoreMatrix, check_matrix
 
 ScoresOfTopics: TypeAlias = Any
 """Files, or scores in memory; see :func:`read_scores`."""

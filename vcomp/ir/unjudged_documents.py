@@ -10,18 +10,18 @@ import numpy as np
 
 from vcomp import display
 from vcomp.exceptions import DataError, guarded, is_whole
-from vcomp.ir.measure_names import load_ir_measures, parse_measure
 from vcomp.ir.run_scores import (
     Judge,
     RunScores,
     explained,
     first,
     judges_of,
+    load_ir_measures,
+    parse_measure,
     skips_unjudged,
 )
-from vcomp.ir.runs import Run, RunsLike, named_runs
+from vcomp.ir.runs import Run, RunsLike, check_name_by, named_runs
 from vcomp.ir.scores import ScoreMatrix, check_matrix
-from vcomp.ir.trec_files import check_name_by
 
 if TYPE_CHECKING:
     import pandas as pd

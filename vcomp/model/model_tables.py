@@ -5,15 +5,18 @@ Methods delegate to :mod:`vcomp.inference.hypotheses` and :mod:`~vcomp.model.mar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp.exceptions import DataError, EstimationError, guarded
-from vcomp.formula import refuse
-from vcomp.gtheory import all_sizes
+from vcomp.exceptions import DataError, EstimationError, check_alpha, guarded
+from vcomp.formula import ResidualGroups, refuse
+from vcomp.gtheory import DStudy, all_sizes
 from vcomp.inference import hypotheses
-from vcomp.model.estimates import fixed_fit, series
+from vcomp.inference.intervals import IntervalSource
+from vcomp.model.estimates import component_limits, fixed_fit, gstudy, series
+from vcomp.model.record import FitRecord
 from vcomp.model.universe_scores import UniverseScores
 
 if TYPE_CHECKING:
@@ -27,6 +30,83 @@ if TYPE_CHECKING:
     from vcomp.model.level_comparisons import LevelTest
     from vcomp.model.marginal_means import MarginalMeans
     from vcomp.model.row_access import RowAccess
+
+
+def error_variances(record: FitRecord, source: IntervalSource, alpha: float) -> pd.DataFrame:
+    """Return a row for each residual variance: scores, estimate, error and interval.
+
+    Parameters
+    ----------
+    record : of the fit
+    source : of the intervals
+    alpha : intervals have confidence 1 − alpha
+
+    Raises
+    ------
+    EstimationError
+        If there is one residual variance.
+    PlanError
+        If alpha is not between 0 and 1.
+    """
+    import pandas as pd
+
+    groups = residual_groups(record)
+    check_alpha(alpha)
+    limits = component_limits(record.estimate, alpha, source)
+    rows = gstudy(record, source, limits).iloc[-len(groups.n) :]
+    columns = {
+        "n": groups.n,
+        "variance": rows["estimate"].to_numpy(),
+        "se": rows["se"].to_numpy(),
+        "low": rows["low"].to_numpy(),
+        "high": rows["high"].to_numpy(),
+        "std_dev": np.sqrt(rows["estimate"].to_numpy()),
+    }
+    return pd.DataFrame(columns, index=_index(groups.facets, groups.levels))
+
+
+def residual_groups(record: FitRecord) -> ResidualGroups:
+    """Return the groups of rows that have a residual variance each.
+
+    Raises
+    ------
+    EstimationError
+        If there is one residual variance.
+    """
+    groups = record.components.groups
+    if groups is None:
+        raise EstimationError(
+            "there is one residual variance for all scores; fit with residual='sys' for one for "
+            "each level of sys"
+        )
+    return groups
+
+
+def _index(facets: tuple[str, ...], levels: Sequence[tuple[str, ...]]) -> pd.Index:
+    import pandas as pd
+
+    if len(facets) == 1:
+        return pd.Index([level for (level,) in levels], name=facets[0])
+    return pd.MultiIndex.from_tuples(levels, names=list(facets))
+
+
+def errors_by_level(study: DStudy) -> pd.DataFrame:
+    """Return the D-studies of the residual variance of each level, a row for each level and plan.
+
+    Parameters
+    ----------
+    study : with several residual variances
+    """
+    import pandas as pd
+
+    assert study.residuals is not None
+    groups, tables = study.residuals.groups, []
+    assert groups is not None
+    for level, own in zip(groups.levels, study.by_level.values(), strict=True):
+        sems = {sem: own.quantity(sem)["estimate"] for sem in ("rel_sem", "abs_sem")}
+        table = own.table.assign(**sems)
+        tables.append(table.set_axis(_index(groups.facets, [level] * len(table))))
+    return pd.concat(tables)
 
 
 class ModelTables(UniverseScores):
@@ -351,12 +431,6 @@ class ModelTables(UniverseScores):
         keywords  6600    0.0528
         sentence  6600    0.0644
         """
-        from vcomp.model.error_variances import (  # deferred for start-up time
-            error_variances,
-            errors_by_level,
-            residual_groups,
-        )
-
         residual_groups(self._record)  # refuses one
         facets = self._record.components.facet_names
         wanted = all_sizes(sizes, n, facets, alpha=alpha, object=object)

@@ -26,7 +26,7 @@ from vcomp.gtheory import (
 from vcomp.inference import Projected, VarianceComponents, check_policy
 from vcomp.inference.intervals import FromComponents, IntervalSource, wald_interval
 from vcomp.model.interval_sources import IntervalMethod, pooled_source, source_of
-from vcomp.model.objects_of_rows import object_scores, residuals_of_objects
+from vcomp.model.levels_of_rows import object_scores, residuals_of_objects
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import Fitted, RowAccess, require_rows
 from vcomp.model.stored_levels import EffectsWithin, ObjectScores, Within

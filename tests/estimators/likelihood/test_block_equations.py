@@ -19,8 +19,7 @@ from tests.estimators.likelihood.test_conformance import (
     model_of,
     textbook,
 )
-from vcomp.estimators.likelihood.block_equations import BlockEquations
-from vcomp.estimators.likelihood.block_parts import BlockSums
+from vcomp.estimators.likelihood.block_equations import BlockEquations, BlockSums
 from vcomp.estimators.likelihood.block_point import BlockPoint
 from vcomp.statistics import CrossProducts
 from vcomp.statistics.cross_products import PairTable

@@ -5,7 +5,7 @@ import pytest
 from scipy.linalg import block_diag
 from scipy.sparse import csr_array
 
-from vcomp.estimators.likelihood.lead_squares import LeadBlocks
+from vcomp.estimators.likelihood.block_point import LeadBlocks
 
 
 @pytest.mark.parametrize("entries", [1, 6])

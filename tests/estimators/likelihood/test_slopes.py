@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 import vcomp
 from tests.helpers.cases import alternately
 from vcomp.estimators.likelihood import MatricesLikelihood
-from vcomp.estimators.likelihood.matrices_start import mivque_elements
+from vcomp.estimators.likelihood.matrices_likelihood import mivque_elements
 from vcomp.exceptions import DesignError, EstimationError
 
 

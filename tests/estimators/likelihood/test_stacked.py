@@ -10,8 +10,12 @@ import pytest
 
 import vcomp
 from vcomp.estimators.likelihood import Place, StackedLikelihood, maximise_stack
-from vcomp.estimators.likelihood.stacked import inverses_or_nan
-from vcomp.estimators.likelihood.stacked_climb import StackedDerivatives, _bounded_steps, _Climb
+from vcomp.estimators.likelihood.stacked import (
+    StackedDerivatives,
+    _bounded_steps,
+    _Climb,
+    inverses_or_nan,
+)
 from vcomp.statistics import Stack, StackLayout, StackTables
 
 FORMULA = "y ~ x + (1|a) + (1|b) + (1|a:b)"

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.helpers.examples import examples
 from tests.helpers.gstudies import BODOFF_LI
 from vcomp.exceptions import PlanError
+from vcomp.gtheory.allocation.alternative import _refuse_falls, solve_any
 from vcomp.gtheory.allocation.cost import Cost, read_cost
 from vcomp.gtheory.allocation.problem import Limit, make_problem
 from vcomp.gtheory.allocation.solve import solve
-from vcomp.gtheory.allocation.solve_any import _refuse_falls, solve_any
 from vcomp.gtheory.plan import make_plans
 from vcomp.gtheory.published import from_components
 

@@ -41,9 +41,9 @@ from .prediction_errors import prediction_variances as prediction_variances
 from .sparse_equations import PairProducts as PairProducts
 from .sparse_equations import SparseSystem as SparseSystem
 from .sparse_equations import build_sparse_equations as build_sparse_equations
+from .stacked import Stacked as Stacked
 from .stacked import StackedLikelihood as StackedLikelihood
-from .stacked_climb import Stacked as Stacked
-from .stacked_climb import maximise_stack as maximise_stack
+from .stacked import maximise_stack as maximise_stack
 from .stacked_strata import StackedStrata as StackedStrata
 from .starts import OtherStarts as OtherStarts
 from .surface import NodeValues as NodeValues

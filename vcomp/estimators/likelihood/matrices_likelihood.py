@@ -4,6 +4,10 @@ There is one covariance matrix for each bar of the formula, and a residual varia
 of rows. The elimination of ``block_equations`` gives likelihood, score and informations, and
 ``cone`` maximises over positive semidefinite matrices. Both work on centred and scaled columns of
 the slopes and on scores of standard deviation 1; results are on the scale of the data.
+
+The climb starts from MIVQUE(0) of the elements. With M = I − X(X'X)⁻¹X', the forms y'MV_jMy have
+the expectations Σ_k tr(V_jMV_kM) θ_k in the elements θ. The traces are sums over entries of
+N_ab = Z_a'MZ_b = Z_a'Z_b − U_aU_b', where U = Z'X(X'X)^{-½}.
 """
 
 from __future__ import annotations
@@ -12,13 +16,13 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.estimators.likelihood.block_equations import BlockEquations
-from vcomp.estimators.likelihood.block_parts import BlockSums
+from vcomp.estimators.likelihood.block_equations import BlockEquations, BlockSums
 from vcomp.estimators.likelihood.cone import (
     ConeMaximum,
     ConeSearch,
@@ -27,10 +31,70 @@ from vcomp.estimators.likelihood.cone import (
 )
 from vcomp.estimators.likelihood.engine import FixedForms, InformationKind, LastPoint, Solution
 from vcomp.estimators.likelihood.matrices_point import MatricesPoint, congruence
-from vcomp.estimators.likelihood.matrices_start import mivque_elements
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
+
+_MOST = 15
+"""Largest number of elements for which it is computed: traces are as many as their squares."""
+
+
+def mivque_elements(equations: BlockEquations) -> FloatArray | None:
+    """Return MIVQUE(0) of the elements of all matrices, row by row, and of the residual.
+
+    None with several residual variances, for many elements, or if the forms do not distinguish
+    them.
+
+    Parameters
+    ----------
+    equations : of the effects
+    """
+    keys = [
+        (term[a], term[b])
+        for term, pairs in zip(equations.sums.terms, equations.pairs, strict=True)
+        for a, b in pairs
+    ]
+    if len(equations.rows) > 1 or not 0 < len(keys) <= _MOST:
+        return None
+    try:
+        return solve_positive(*_forms(equations, keys))
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _forms(
+    equations: BlockEquations, keys: Sequence[tuple[int, int]]
+) -> tuple[FloatArray, FloatArray]:
+    """Return the traces tr(V_jMV_kM) and the forms y'MV_jMy, of the residual last."""
+    part, sums, places = equations.rows[0], equations.sums.groups[0], equations.places
+    n, J = equations.n_effects, len(keys)
+    root = np.linalg.cholesky(sums.XX)
+    scaled = np.linalg.solve(root, part.border.T).T
+    beta = np.linalg.solve(root, sums.Xy)
+    rest = part.right[:n] - scaled @ beta
+    matrix = part.matrix[:n][:, :n].astype(float)
+    Z = {(a, b): matrix[places[a]][:, places[b]] for a, b in product(places, places)}
+    U = {c: scaled[at] for c, at in places.items()}
+    u = {c: rest[at] for c, at in places.items()}
+
+    def squares(a: int, b: int, c: int, d: int) -> float:
+        """Return Σ N_bc N_ad over their entries."""
+        of_rows = Z[b, c].multiply(Z[a, d]).sum()
+        mixed = (U[a] * (Z[b, c] @ U[d])).sum() + (U[b] * (Z[a, d] @ U[c])).sum()
+        of_fixed = ((U[b].T @ U[a]) * (U[c].T @ U[d])).sum()
+        return float(of_rows - mixed + of_fixed)
+
+    traces, q = np.empty((J + 1, J + 1)), np.empty(J + 1)
+    for j, (a, b) in enumerate(keys):
+        twice = 1.0 + (a != b)
+        q[j] = twice * float(u[a] @ u[b])
+        traces[j, J] = traces[J, j] = twice * (Z[a, b].diagonal().sum() - (U[a] * U[b]).sum())
+        for k, (c, d) in enumerate(keys[: j + 1]):
+            orders = sorted({(a, b, c, d), (b, a, c, d), (a, b, d, c), (b, a, d, c)})
+            traces[j, k] = traces[k, j] = sum(squares(*order) for order in orders)
+    q[J], traces[J, J] = sums.yy - float(beta @ beta), float(sums.n - sums.n_fixed)
+    return traces, q
+
 
 _RAISED = 0.01
 """Smallest eigenvalue of a matrix at the start, for scores of standard deviation 1."""

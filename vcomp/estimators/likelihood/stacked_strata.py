@@ -15,8 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.estimators.likelihood.stacked import each, inverses_or_nan
-from vcomp.estimators.likelihood.stacked_climb import StackedDerivatives
+from vcomp.estimators.likelihood.stacked import StackedDerivatives, each, inverses_or_nan
 from vcomp.statistics import StratumStatistics
 
 _FEW_PRODUCTS = 16

@@ -25,8 +25,14 @@ from vcomp.ir.documents.document_universe import (
     score_rows,
     score_table,
 )
-from vcomp.ir.runs import is_path, named_judgements, named_runs, read_judgements
-from vcomp.ir.trec_files import fields_of, find_files
+from vcomp.ir.runs import (
+    fields_of,
+    find_files,
+    is_path,
+    named_judgements,
+    named_runs,
+    read_judgements,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
