@@ -270,8 +270,8 @@ def roles_of(
         means = f"{display.counted(levels[model], model)} have too many means"
         if not constant:
             raise DataError(
-                f"{means} to be compared in pairs, of at most {_MOST_COLUMNS:,}: leave some out by "
-                "where=…",
+                f"{means} to be compared in pairs, of at most {_MOST_COLUMNS:,}: leave some out "
+                "by where=…",
                 column=model,
             )
         raise DataError(
