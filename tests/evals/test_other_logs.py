@@ -69,6 +69,9 @@ def test_helm(helm):
         ("id1", "tokens"): 7.0, ("id2", "tokens"): 9.0,
     }  # fmt: skip
     assert logs.report["samples"].tolist() == [3]
+    # Other files of the run may be large: they are not opened.
+    (helm / "scenario_state.json").write_text('{"half')
+    assert "not logs" not in " ".join(vcomp.evals.read(helm).notes)
 
 
 def test_statistics_that_helm_left_out_are_not_scored(helm):
@@ -82,7 +85,7 @@ def test_helm_without_its_specification(helm):
     (helm / "run_spec.json").unlink()
     logs = vcomp.evals.read(helm)
     assert rows(logs, "model", "task")[0] == ["org_m", "mmlu:subject=law"]
-    assert "no run_spec.json" in logs.notes[1]
+    assert "no run_spec.json" in logs.notes[0]
 
 
 # OpenAI evals ----------------------------------------------------------------------------------

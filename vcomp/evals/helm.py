@@ -12,6 +12,16 @@ from vcomp.evals.run_rows import NOT_SCORED, Run, SampleRows, Wanted, number_or_
 
 NAME = "helm"
 
+STATISTICS = "per_instance_stats.json"
+
+BESIDE = {"run_spec.json", "scenario.json", "scenario_state.json", "stats.json", "instances.json"}
+"""Files of a run beside its statistics, which may be large."""
+
+
+def is_beside(file: LogFile) -> bool:
+    """Return whether a file belongs to a run whose statistics are read."""
+    return file.path.name in BESIDE and (file.path.parent / STATISTICS).exists()
+
 
 def recognises(file: LogFile, _: Wanted) -> bool:
     """Return whether this is a list of statistics of instances."""

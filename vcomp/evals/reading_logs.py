@@ -129,6 +129,8 @@ def read(
     others: list[str] = []
     with found_logs(paths) as files:
         for file in files:
+            if helm.is_beside(file):
+                continue
             damage = Damage(file.name, unreadable == "skip")
             known = _format_of(file, format, wanted, damage)
             if known is not None:
