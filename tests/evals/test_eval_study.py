@@ -13,6 +13,7 @@ from scipy import stats
 
 import vcomp
 from tests.helpers.printed_tables import printed_words
+from vcomp import display
 from vcomp.evals.next_data import allocation, needed, noisiest
 from vcomp.evals.page import EvalPage
 
@@ -288,6 +289,21 @@ def test_samples_without_a_score_are_counted(tmp_path):
         file.write('{"model": "m", "it')
     logs = vcomp.evals.read(tmp_path / "scores.jsonl", unreadable="skip")
     assert vcomp.evals.study(logs).left_out == ("1 sample cannot be read.",)
+
+
+def test_models_with_the_same_score_have_a_plan():
+    data = scores(models=2, tasks=2, items=20)
+    other = data[data["model"] == "m0"]
+    rng = np.random.default_rng(5)
+    # The same scores in another order have the same means.
+    moved = other.assign(
+        model="m1", score=other.groupby("task")["score"].transform(lambda s: rng.permutation(s))
+    )
+    found = vcomp.evals.study(pd.concat([other, moved]))
+    said = found.next_data[-1]
+    assert "m0 and m1 have the same score. With 40 items in each task instead of 20," in said
+    plan = found.components.dstudy(object="model", fixed="task", item=40)
+    assert display.number(plan.detectable(0.8)["difference"].item()) in said
 
 
 def test_repetitions_that_hardly_differ_are_not_planned():

@@ -19,6 +19,7 @@ from vcomp.gtheory.allocation import Allocation, Cost
 if TYPE_CHECKING:
     import pandas as pd
 
+    from vcomp.formula import BrennanDesign
     from vcomp.gtheory import DStudy
 
 EvalStudy: TypeAlias = Any
@@ -276,7 +277,22 @@ def sentences(study: EvalStudy) -> list[str]:
         said.append(f"{apart} {_bought(study)}")
     elif gap > 0.0:
         said.append(f"{apart} {needed(study, gap)}")
+    if gap == 0.0:
+        said.append(f"{pair} have the same score. {_of_twice(study)}")
     return said
+
+
+def _of_twice(study: EvalStudy) -> str:
+    """Return what twice the levels of the noisiest facet find."""
+    plan, facet = whole_plan(study), noisiest(study)
+    if facet not in plan.plan.facets:
+        facet = plan.plan.facets[-1]
+    n = float(plan.plan.sizes[0][plan.plan.facets.index(facet)])
+    found = whole_plan(study, {facet: round(2.0 * n)}).detectable(POWER)["difference"].iloc[0]
+    return (
+        f"With {_size(study, plan.plan.design, facet, 2.0 * n)} instead of {display.count(n)}, a "
+        f"test of one pair finds a difference of {display.number(float(found))}."
+    )
 
 
 def _bought(study: EvalStudy) -> str:
@@ -299,16 +315,17 @@ def _bought(study: EvalStudy) -> str:
 def _sizes(study: EvalStudy, best: Any) -> str:
     """Return the sizes of a design in words."""
     design = best.study.plan.design
-    sizes = []
-    for facet, n in best.sizes.items():
-        name = replicated(study.roles, design.facets) if facet == REPLICATE else facet
-        if name == study.roles.repeated:
-            sizes.append(f"{display.counted(n, 'run')} of each")
-            continue
-        within = design.innermost(design.nested_in[facet])
-        each = f" in each {' and '.join(sorted(within))}" if within else ""
-        sizes.append(display.counted(n, name) + each)
-    return display.listed(sizes)
+    return display.listed([_size(study, design, facet, n) for facet, n in best.sizes.items()])
+
+
+def _size(study: EvalStudy, design: BrennanDesign, facet: str, n: float) -> str:
+    """Return the size of a facet of a design in words."""
+    name = replicated(study.roles, design.facets) if facet == REPLICATE else facet
+    if name == study.roles.repeated:
+        return f"{display.counted(n, 'run')} of each"
+    within = design.innermost(design.nested_in[facet])
+    each = f" in each {' and '.join(sorted(within))}" if within else ""
+    return display.counted(n, name) + each
 
 
 def needed(study: EvalStudy, gap: float) -> str:
