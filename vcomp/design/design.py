@@ -450,6 +450,24 @@ class Chunk:
             alike=self.alike or self,
         )
 
+    def without_effects(self, effects: Sequence[FloatArray]) -> Chunk:
+        """Return the same rows, from whose response effects are subtracted.
+
+        Parameters
+        ----------
+        effects : of the levels of each term, with a column of effects
+        """
+        assert self.effects is not None
+        y, first = self.y, 1 + self.n_fixed
+        products = None if self.products is None else self.products.copy()
+        for t, (codes, z, own) in enumerate(zip(self.codes, self.effects, effects, strict=True)):
+            of_rows = own[codes]
+            y -= of_rows if z is None else z * of_rows
+            if products is not None:
+                products[0] -= of_rows * products[first + t]
+                products[:, 0] -= of_rows * products[:, first + t]
+        return self.with_response(y, self.within, products)
+
     def without_effect(self, term: int) -> tuple[Chunk, list[int]]:
         """Return the rows of a model of covariance matrices without the effects of a term.
 

@@ -184,6 +184,16 @@ class Statistics:
         """
         return self._of_same_rows(self.cells.without_fixed(beta))
 
+    def without_effects(self, effects: Sequence[FloatArray], beta: FloatArray) -> Statistics:
+        """Return the statistics of the same rows, less predicted effects and a fixed part.
+
+        Parameters
+        ----------
+        effects : of the levels of each term, with a column of effects
+        beta : (p,) coefficients of the centred columns
+        """
+        return self._of_same_rows(self.cells.without_fixed(beta).without_effects(effects))
+
     def _of_same_rows(self, chunk: Chunk) -> Statistics:
         strata = None
         if self.strata is not None and self.grid is not None:

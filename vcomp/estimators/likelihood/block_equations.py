@@ -118,6 +118,7 @@ class BlockEquations:
     pairs : for each term the pairs of its columns, (a, b) with a ≤ b by their places in the term
     rows, priors : derivatives of C by the residual groups' 1/σ²_r, and by the elements of each
         Λ_t⁻¹
+    offset : (m,) solution whose part of the response was subtracted from it
     pattern : sparsity pattern of the factor
     lead : position of the term whose effects are all of the sparse part, if there is one
     """
@@ -130,6 +131,7 @@ class BlockEquations:
         spans = pairwise([0, *np.cumsum(sizes).tolist()])
         self.places = {c: slice(*span) for c, span in zip(columns, spans, strict=True)}
         self.n_effects = sum(sizes)
+        self.offset = np.zeros(self.n_effects + stats.n_fixed)
         self.pairs = [list(combinations_with_replacement(range(len(t)), 2)) for t in sums.terms]
         grams = [self._of_rows(group) for group in sums.groups]
         priors = [
@@ -205,9 +207,18 @@ class BlockEquations:
         ones = np.ones(np.count_nonzero(used))
         return csr_array((ones, (whole.row[used], whole.col[used])), shape=(n, n))
 
-    def with_response(self, groups: tuple[CrossProducts, ...]) -> BlockEquations:
-        """Return the equations of the same rows, by residual group, with another response."""
+    def with_response(
+        self, groups: tuple[CrossProducts, ...], offset: FloatArray | float = 0.0
+    ) -> BlockEquations:
+        """Return the equations of the same rows, by residual group, with another response.
+
+        Parameters
+        ----------
+        groups : sums of the rows
+        offset : solution whose part of the response was subtracted from it
+        """
         other = copy(self)
+        other.offset = np.zeros(self.offset.size) + offset
         other.sums = replace(self.sums, groups=groups)
         other.rows = [
             replace(part, right=self._right(group), yy=group.yy)
@@ -237,7 +248,11 @@ class BlockEquations:
         R = csr_array((entries, places), shape=(n + p, n + p))
         turned = copy(self)
         vars(turned).pop("_level_means", None)
-        turned.rows = []
+        turned.rows, turned.offset = [], self.offset.copy()
+        for term, U in zip(self.sums.terms, bases, strict=True):
+            own = np.array([self.offset[self.places[c]] for c in term])
+            for c, values in zip(term, np.linalg.solve(U, own), strict=True):
+                turned.offset[self.places[c]] = values
         for part in self.rows:
             matrix = (R.T @ part.matrix @ R).tocsr()
             turned.rows.append(

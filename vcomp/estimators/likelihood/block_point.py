@@ -207,23 +207,26 @@ class BlockPoint:
         return np.array([*of_rows, *(prior.times(M) for prior in equations.priors)])
 
     @cached_property
-    def _solved(self) -> tuple[FloatArray, FloatArray]:
-        """The solution w, refined once, and of each part the sum of squares."""
+    def _solved(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The solution, w of it beyond the offset, refined once, and of each part the squares."""
         equations, phi, r = self.equations, self._phi.astype(np.longdouble), self._residuals.size
         right = phi[:r] @ np.array([part.right for part in equations.rows])
+        for x, prior in zip(phi[r:], equations.priors, strict=True):
+            prior.add_times(right, -x, equations.offset)
         w = self.solve(np.asarray(right, dtype=float)[:, None])[:, 0].astype(np.longdouble)
         rest = right - self._applied(w)
         w = w + self.solve(np.asarray(rest, dtype=float)[:, None])[:, 0]
         squares = [part.yy - (2.0 * part.right - part.times(w)) @ w for part in equations.rows]
-        squares += [prior.form(w) for prior in equations.priors]
-        return w.astype(float), np.array(squares, dtype=float)
+        whole = w + equations.offset
+        squares += [prior.form(whole) for prior in equations.priors]
+        return whole.astype(float), w.astype(float), np.array(squares, dtype=float)
 
     # Value, score, informations -----------------------------------------------------------------
 
     def loglike(self) -> float:
         """Return the log-likelihood, eqs. (5.1) and (5.2)."""
         sums, n = self.equations.sums, sum(group.n for group in self.equations.sums.groups)
-        deviance = self.factor.log_determinant() - sums.log_weights + self._phi @ self._solved[1]
+        deviance = self.factor.log_determinant() - sums.log_weights + self._phi @ self._solved[2]
         deviance += sum(
             g.n * np.log(s2) for g, s2 in zip(sums.groups, self._residuals, strict=True)
         )
@@ -324,9 +327,10 @@ class BlockPoint:
     @cached_property
     def _crossed(self) -> FloatArray:
         """h_i'C⁻¹h_j with h = A'Dy − Dw of each part."""
-        w, r = self._solved[0], self._residuals.size
-        rests = np.array([-part.times(w) for part in self.equations.parts], dtype=float)
-        rests[:r] += [part.right for part in self.equations.rows]
+        (whole, w, _), equations = self._solved, self.equations
+        of_rows = [part.right - part.times(w) for part in equations.rows]
+        of_priors = [-prior.times(whole) for prior in equations.priors]
+        rests = np.array([*of_rows, *of_priors], dtype=float)
         forms: FloatArray = rests @ self.solve(np.ascontiguousarray(rests.T))
         return 0.5 * (forms + forms.T)
 
@@ -371,7 +375,7 @@ class BlockPoint:
 
     def score(self) -> FloatArray:
         """Return the derivatives of the log-likelihood by the components, eq. (5.3)."""
-        return -0.5 * (self._log_slopes() + self._slopes.T @ self._solved[1])
+        return -0.5 * (self._log_slopes() + self._slopes.T @ self._solved[2])
 
     def expected(self) -> FloatArray:
         """Return ½ tr(QV_jQV_k), eq. (5.4): of the second derivatives of the log-determinants."""
@@ -386,7 +390,7 @@ class BlockPoint:
 
     def average(self) -> FloatArray:
         """Return ½ y'PV_jPV_kPy, eq. (5.5), a quarter of the second derivatives of y'Py."""
-        bent = self._bent(self._solved[1])
+        bent = self._bent(self._solved[2])
         return 0.25 * (bent - 2.0 * self._slopes.T @ self._crossed @ self._slopes)
 
     # Fixed and predicted effects ----------------------------------------------------------------

@@ -55,8 +55,12 @@ _CONSTANT = 1e-8
 """Share of the squares of a column within levels, below which it is constant there. Columns may be
 a thousand standard deviations from zero, which leaves ten digits of the squares."""
 
-_NO_RESIDUAL = 1e-12
-"""Share of the total variance below which a residual is rounding error of the sums, or zero."""
+_NO_RESIDUAL, _ROUNDED_RESIDUAL = 1e-20, 1e-12
+"""Shares of the total variance below which a residual is zero, or rounding error of the sums if no
+maximum is found."""
+
+_DWARFED = 1e-8
+"""Share of the total variance below which a small residual takes the digits that a climb lacks."""
 
 
 def estimate_matrices(
@@ -139,6 +143,8 @@ def _maximum(
     try:
         likelihood, end = likelihood.maximum(start, max_iter, tol, held)
     except VanishedResidualError as error:
+        if error.largest <= _ROUNDED_RESIDUAL:
+            raise _no_residual() from None
         name = names[error.group - likelihood.n_residuals]
         n = likelihood.equations.sums.groups[error.group].n
         raise EstimationError(
@@ -148,13 +154,18 @@ def _maximum(
             term=name,
         ) from None
     alone = likelihood.n_residuals == 1 and not held[-1].any()
-    if alone and end.S[-1, 0, 0] <= _NO_RESIDUAL * np.trace(end.S, axis1=1, axis2=2).sum():
-        raise EstimationError(
-            "the random and fixed effects reproduce the response exactly, or up to rounding "
-            "error: the residual variance is zero, and the likelihood has no maximum; leave out a "
-            "slope or a term, or make the intercepts of a facet that dwarf all else fixed, C(g)"
-        )
+    least = _NO_RESIDUAL if end.converged else _ROUNDED_RESIDUAL
+    if alone and end.S[-1, 0, 0] <= least * np.trace(end.S, axis1=1, axis2=2).sum():
+        raise _no_residual()
     return likelihood, end
+
+
+def _no_residual() -> EstimationError:
+    return EstimationError(
+        "the random and fixed effects reproduce the response exactly, or up to rounding error: "
+        "the residual variance is zero, and the likelihood has no maximum; leave out a slope or a "
+        "term, or make the intercepts of a facet that dwarf all else fixed, C(g)"
+    )
 
 
 def _covariances(likelihood: MatricesLikelihood, names: tuple[str, ...]) -> frozenset[str]:
@@ -334,9 +345,10 @@ def _of_two(likelihood: MatricesLikelihood, names: tuple[str, ...], term: Sequen
 
 def _status(likelihood: MatricesLikelihood, end: ConeMaximum, names: tuple[str, ...]) -> str:
     if not end.converged:
+        advice = _on_dwarfed(likelihood, end) or "raise max_iter, or leave out a slope"
         return (
             f"Not converged after {end.iterations} steps (Newton decrement "
-            f"{display.number(end.decrement, 2)}): raise max_iter, or leave out a slope."
+            f"{display.number(end.decrement, 2)}): {advice}."
         )
     clauses = []
     for term, rank in zip(likelihood.terms, end.ranks[:-1], strict=True):
@@ -356,6 +368,28 @@ def _status(likelihood: MatricesLikelihood, end: ConeMaximum, names: tuple[str, 
         )
     clauses += slopes_of_levels(likelihood, names)
     return f"Converged; {'; '.join(clauses)}." if clauses else "Converged."
+
+
+def _on_dwarfed(likelihood: MatricesLikelihood, end: ConeMaximum) -> str:
+    """Return what to do about effects that dwarf the residual; "" if none do."""
+    residual = likelihood.residuals_of(end.S).min() * likelihood.unit
+    matrices = likelihood.blocks.centred_matrices(likelihood.components(end.S))
+    variance, groups, effect = max(
+        (float(variance), matrix.groups, effect)
+        for matrix, own in zip(likelihood.blocks.matrices, matrices, strict=True)
+        for variance, effect in zip(np.diagonal(own), matrix.effects, strict=True)
+    )
+    if residual > _DWARFED * variance:
+        return ""
+    fixed = ":".join(f"C({facet})" for facet in groups.split(":"))
+    what, column = "intercepts", ""
+    if effect != "(Intercept)":
+        what, column = f"slopes of {effect}", f":{effect}"
+    return (
+        f"the variance of the {what} of {groups} is {display.number(variance / residual, 2)} "
+        f"times the residual variance, which leaves this few digits; make them fixed, "
+        f"{fixed}{column}"
+    )
 
 
 def slopes_of_levels(likelihood: MatricesLikelihood, names: tuple[str, ...]) -> list[str]:

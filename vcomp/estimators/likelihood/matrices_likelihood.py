@@ -23,6 +23,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.estimators.likelihood.block_equations import BlockEquations, BlockSums
+from vcomp.estimators.likelihood.block_point import BlockPoint
 from vcomp.estimators.likelihood.cone import (
     ConeMaximum,
     ConeSearch,
@@ -100,21 +101,26 @@ _RAISED = 0.01
 """Smallest eigenvalue of a matrix at the start, for scores of standard deviation 1."""
 
 _UNLIKE = 1e4
-"""Ratio of the variances of a matrix's principal effects, those below their error variance counted
-as that, from which it is maximised for these effects."""
+"""Ratio of the variances of principal effects, those below their error variance counted as that,
+from which the likelihood is maximised for these effects."""
 
 _MIXED, _TURNS = 1e-3, 6
 """Share of another effect up to which an effect is principal, and largest number of climbs towards
 such effects."""
 
-_LEAST_RESIDUAL = 1e-8
-"""Smallest of several residual variances at which the likelihood is computed, for scores of
-standard deviation 1. Below it rounding errors of the forms, divided by the variance, are digits
-of the likelihood that count."""
+_DOMINATED, _TIMES = 1e-6, 2
+"""Residual variance, for scores of standard deviation 1, below which effects are subtracted from
+the scores before squares are taken, and how often: a larger one costs six of sixteen digits."""
 
-_VANISHED = 1e-6
-"""One of several residual variances that is smaller, and where the likelihood rises as it falls,
-has gone to zero."""
+_LEAST_RESIDUAL = 1e-8
+"""Smallest of several residual variances at which the likelihood is computed, as a share of the
+largest. Below it rounding errors of the forms, divided by the variance, are digits of the
+likelihood that count."""
+
+_VANISHED, _ALL_VANISHED = 1e-6, 1e-20
+"""One of several residual variances that is a smaller share of the largest, and where the
+likelihood rises as it falls, has gone to zero; or all of them, for scores of standard deviation
+1."""
 
 
 class VanishedResidualError(np.linalg.LinAlgError):
@@ -123,11 +129,12 @@ class VanishedResidualError(np.linalg.LinAlgError):
     Attributes
     ----------
     group : its number
+    largest : of the residual variances, for scores of standard deviation 1
     """
 
-    def __init__(self, group: int) -> None:
+    def __init__(self, group: int, largest: float) -> None:
         super().__init__("a residual variance went to zero")
-        self.group = group
+        self.group, self.largest = group, largest
 
 
 class MatricesLikelihood(LastPoint[MatricesPoint]):
@@ -152,12 +159,13 @@ class MatricesLikelihood(LastPoint[MatricesPoint]):
 
     def __init__(self, stats: Statistics, *, reml: bool) -> None:
         assert stats.blocks is not None
-        self.products, self.reml = stats.cross_products, reml
+        self.stats, self.products, self.reml = stats, stats.cross_products, reml
         self.blocks, self.terms = stats.blocks, stats.blocks.terms
         self.weight, self.n_residuals = stats.mean_weight, stats.blocks.n_residuals
         # The sums have effects of rows of weight 1.
         self.bases = tuple(A / np.sqrt(self.weight) for A in stats.blocks.bases)
         self._axes: Sequence[FloatArray] = ()
+        self._unturned: MatricesLikelihood | None = None
         self.n, p = self.products.n, self.products.n_fixed
         beta = solve_positive(self.products.XX, self.products.Xy) if p else np.zeros(0)
         self.rss = self.products.yy - float(beta @ self.products.Xy)
@@ -290,26 +298,28 @@ class MatricesLikelihood(LastPoint[MatricesPoint]):
         """Return the likelihood of the effects in principal directions, and their matrices.
 
         With K the precision of a level's effects and K⁻¹ = BB', Λ = BDB', an effect has the
-        variance D for an error variance of 1; its unit is √max(D, 1). None if all variances of
-        each matrix are alike, or the effects are nearly these.
+        variance D for an error variance of 1; its unit is √max(D, 1). None if all variances
+        are alike, or the effects are nearly these.
         """
-        bases, turned, ratio, mixed = [], np.zeros(S.shape), 1.0, 0.0
+        bases, turned, mixed = [], np.zeros(S.shape), 0.0
+        low, high = np.inf, 0.0
         precisions = self.equations.level_precisions(self.residuals_of(S))
         for t, K in enumerate(precisions):
             F, q = np.linalg.cholesky(K), len(K)
             values, W = np.linalg.eigh(F.T @ S[t, :q, :q] @ F)
             units = np.maximum(values, 1.0)
-            ratio = max(ratio, units[-1] / units[0])
+            low, high = min(low, units[0]), max(high, units[-1])
             B = np.linalg.solve(F.T, W) * np.sqrt(units)
             mixed = max(mixed, float(np.abs(B - np.diag(np.diagonal(B))).max()))
             bases.append(B)
             turned[t, range(q), range(q)] = values / units
-        if ratio < _UNLIKE or (self._axes and mixed < _MIXED):
+        if high < _UNLIKE * low or (self._axes and mixed < _MIXED):
             return None
         turned[-1] = S[-1]
         other = copy(self)
         vars(other).pop("back", None)
-        other._last, other._axes = None, bases
+        vars(other).pop("_precise", None)
+        other._last, other._axes, other._unturned = None, bases, self._unturned or self
         if self._axes:
             other._axes = [A @ B for A, B in zip(self._axes, bases, strict=True)]
         other.bases = tuple(A @ B for A, B in zip(self.bases, bases, strict=True))
@@ -319,14 +329,41 @@ class MatricesLikelihood(LastPoint[MatricesPoint]):
     def with_response(self, stats: Statistics) -> MatricesLikelihood:
         """Return the likelihood of the same rows with another response."""
         other = copy(self)
-        other.products, other._last = stats.cross_products, None
+        other.stats, other.products, other._last = stats, stats.cross_products, None
+        vars(other).pop("_precise", None)
         other.equations = self.equations.with_response(stats.by_residual)
         return other
 
     def _evaluated(self, v: FloatArray) -> MatricesPoint:
         S = self.unit * v.reshape(self.linked.shape)
         matrices = [S[t, : len(term), : len(term)] for t, term in enumerate(self.terms)]
-        return MatricesPoint(self.equations, matrices, self.residuals_of(S), reml=self.reml)
+        is_small = self.residuals_of(v.reshape(self.linked.shape)).min() < _DOMINATED
+        equations = self._precise if is_small else self.equations
+        return MatricesPoint(equations, matrices, self.residuals_of(S), reml=self.reml)
+
+    @cached_property
+    def _precise(self) -> BlockEquations:
+        """The equations of scores less effects that dwarf their residuals.
+
+        The effects are those that a small residual variance predicts.
+        """
+        if self._unturned is not None:
+            return self._unturned._precise.rotated(self._axes)
+        equations, n = self.equations, self.equations.n_effects
+        residuals = np.full(self.n_residuals, _DOMINATED * self.unit)
+        matrices = [self.unit * np.eye(len(term)) for term in self.terms]
+        for _ in range(_TIMES):
+            point = BlockPoint(equations, residuals, matrices, reml=self.reml)
+            effects = [np.zeros(0)] * len(equations.places)
+            for t, term in enumerate(self.terms):
+                for c, own in zip(term, point.effects(t).T, strict=True):
+                    effects[c] = own / np.sqrt(self.weight)
+            beta = point.fixed_effects()[0]
+            less = self.stats.without_effects(effects, beta)
+            offset = np.concatenate([*(effects[c] for c in equations.places), beta])
+            offset[:n] *= np.sqrt(self.weight)
+            equations = equations.with_response(less.by_residual, offset)
+        return equations
 
     def at(self, S: FloatArray) -> MatricesPoint:
         """Return the likelihood at matrices of the climb."""
@@ -336,8 +373,9 @@ class MatricesLikelihood(LastPoint[MatricesPoint]):
 
     def loglike(self, S: FloatArray) -> float:
         """Return the log-likelihood; −∞ if it cannot be computed."""
-        least = _LEAST_RESIDUAL if self.n_residuals > 1 else 0.0
-        if not (self.residuals_of(S) > least).all():
+        residuals = self.residuals_of(S)
+        least = _LEAST_RESIDUAL * residuals.max() if self.n_residuals > 1 else 0.0
+        if not (residuals > least).all():
             return -np.inf
         try:
             return self.at(S).loglike()
@@ -356,10 +394,11 @@ class MatricesLikelihood(LastPoint[MatricesPoint]):
         for t, G in enumerate(point.gradients()):
             found[t, : len(G), : len(G)] = G
         r = self.n_residuals
-        slopes = point.residual_slopes()
-        gone = (self.residuals_of(S) < _VANISHED) & (slopes < 0.0)
+        slopes, residuals = point.residual_slopes(), self.residuals_of(S)
+        least = max(_VANISHED * residuals.max(), _ALL_VANISHED)
+        gone = (residuals < least) & (slopes < 0.0)
         if r > 1 and gone.any():
-            raise VanishedResidualError(int(np.argmax(gone)))
+            raise VanishedResidualError(int(np.argmax(gone)), float(residuals.max()))
         np.fill_diagonal(found[-1, :r, :r], slopes)
         return self.unit * found
 
