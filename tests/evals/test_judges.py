@@ -10,7 +10,7 @@ from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa
 
 import vcomp
 from tests.helpers.printed_tables import printed_words
-from vcomp.evals.human_anchor import effective_number, errors_of_judges, powered_mean
+from vcomp.evals.item_sampling import effective_number, errors_of_judges, powered_mean
 from vcomp.evals.rater_agreement import shifts
 
 nan = math.nan

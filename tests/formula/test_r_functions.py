@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import vcomp
-from vcomp.formula.transforms import poly, scale
+from vcomp.formula.formula_terms import poly, scale
 
 DATA = pd.DataFrame(
     {

@@ -10,7 +10,7 @@ from patsy import EvalEnvironment, stateful_transform
 import vcomp
 from vcomp.formula import parse
 from vcomp.formula.fixed import FixedPart
-from vcomp.formula.transforms import TRANSFORMS
+from vcomp.formula.formula_terms import TRANSFORMS
 
 
 class HalfRange:

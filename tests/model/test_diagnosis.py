@@ -10,7 +10,7 @@ import vcomp
 from vcomp.exceptions import DataError, PlanError
 from vcomp.inference.assumptions.samples import independent_null
 from vcomp.ir.simulate.copula import decompose
-from vcomp.model import missing_slopes
+from vcomp.model import slopes as model_slopes
 from vcomp.model.model_checks import _crossed_tables
 
 
@@ -459,7 +459,7 @@ def test_what_has_no_test_of_slopes():
 
 @pytest.mark.parametrize("limit", ["_MOST_ROWS", "_MOST_EFFECTS", "_MOST_CROSSED", "_MOST_FITS"])
 def test_slopes_of_large_data_are_not_tested(limit, monkeypatch):
-    monkeypatch.setattr(missing_slopes, limit, 0)
+    monkeypatch.setattr(model_slopes, limit, 0)
     data = slopes().assign(h=lambda d: np.arange(len(d)) % 4)
     found = vcomp.fit("y ~ x + (1|g) + (1|h)", data).diagnose(n=19)
     assert not (found.table["assumption"] == "equal slopes").any()

@@ -75,7 +75,7 @@ def test_a_wide_factor_across_axes_has_no_strata(monkeypatch):
     data["f"] = (data["m"] + data["i"]) % 12
     model, chunk = rows_of("y ~ C(f) + (1|i) + (1|m)", data)
     assert Statistics.from_rows(chunk, model.design.grid).strata is not None
-    monkeypatch.setattr("vcomp.statistics.factor_columns.has_wide_factor.__defaults__", (11,))
+    monkeypatch.setattr("vcomp.statistics.strata.has_wide_factor.__defaults__", (11,))
     assert Statistics.from_rows(chunk, model.design.grid).strata is None
 
 

@@ -12,7 +12,7 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO
 
-from vcomp.evals.damage import LARGEST, UnreadableError
+from vcomp.evals.log_files import LARGEST, UnreadableError
 
 _STORED, _DEFLATED, _ZSTD = 0, 8, 93
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from vcomp import display
 from vcomp.codec import to_document
-from vcomp.evals.aggregates import aggregates, write_aggregates
 from vcomp.evals.next_data import (
     Prices,
     Unknown,
@@ -23,7 +22,7 @@ from vcomp.evals.next_data import (
     sentences,
     unknown,
 )
-from vcomp.evals.page import EvalPage, page_of
+from vcomp.evals.page import EvalPage, aggregates, page_of, write_aggregates
 from vcomp.evals.roles import FIXED, Partitions, Roles, copies, roles_of, task_shares
 from vcomp.evals.score_rows import (
     ScoresOfEval,

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from vcomp.evals.damage import Damage, mapping
-from vcomp.evals.log_files import LogFile
+from vcomp.evals.log_files import Damage, LogFile, mapping
 from vcomp.evals.run_rows import NOT_SCORED, Run, SampleRows, Wanted, number_or_problem, within
 
 NAME = "helm"

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vcomp.evals import archives
-from vcomp.evals.damage import Damage, UnreadableError, mapping, parsed
-from vcomp.evals.log_files import LogFile
+from vcomp.evals.log_files import Damage, LogFile, UnreadableError, mapping, parsed
 from vcomp.evals.run_rows import (
     COLUMNS,
     NOT_SCORED,

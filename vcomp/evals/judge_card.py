@@ -13,13 +13,13 @@ import numpy as np
 from vcomp import display, plots
 from vcomp._typing import FloatArray
 from vcomp.evals.eval_study import study
-from vcomp.evals.human_anchor import (
+from vcomp.evals.item_sampling import (
     ANCHORED,
+    JackknifedStatistics,
     anchored_mean,
     effective_number,
     errors_of_judges,
 )
-from vcomp.evals.item_sampling import JackknifedStatistics
 from vcomp.evals.judge_page import page
 from vcomp.evals.judged_answers import (
     JudgedAnswers,

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from vcomp.evals.damage import Damage, UnreadableError
-from vcomp.evals.log_files import LogFile
+from vcomp.evals.log_files import Damage, LogFile, UnreadableError
 from vcomp.evals.run_rows import Run, SampleRows, Wanted, content_hash, number_or_problem, within
 
 NAME = "lighteval"

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vcomp import display
-from vcomp.evals.damage import Damage, UnreadableError
-from vcomp.evals.log_files import LogFile
+from vcomp.evals.log_files import Damage, LogFile, UnreadableError
 from vcomp.evals.run_rows import NO_ROWS, Run, SampleRows, Wanted, number_or_problem
 
 NAME = "lm_eval"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from vcomp.evals.damage import Damage, mapping
-from vcomp.evals.log_files import LogFile
+from vcomp.evals.log_files import Damage, LogFile, mapping
 from vcomp.evals.run_rows import Run, SampleRows, Wanted, number_or_problem, within
 
 NAME = "mteb"

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vcomp.evals.damage import Damage, UnreadableError, mapping
-from vcomp.evals.log_files import LogFile
+from vcomp.evals.log_files import Damage, LogFile, UnreadableError, mapping
 from vcomp.evals.run_rows import (
     Run,
     SampleRows,

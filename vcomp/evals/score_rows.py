@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vcomp import display
-from vcomp.evals.assembling import EvalLogs
-from vcomp.evals.reading_logs import PathOfLog, read
+from vcomp.evals.reading_logs import EvalLogs, PathOfLog, read
 from vcomp.evals.roles import SAMPLED, check_column
 from vcomp.evals.run_rows import named_within, renamed
 from vcomp.exceptions import DataError, PlanError, did_you_mean, warn

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp.evals.damage import Damage, UnreadableError, parsed
-from vcomp.evals.log_files import LogFile
+from vcomp.evals.log_files import Damage, LogFile, UnreadableError, parsed
 from vcomp.evals.run_rows import (
     NOT_SCORED,
     Run,

@@ -26,9 +26,8 @@ from vcomp.formula.coding import (
     WideLimits,
 )
 from vcomp.formula.dialects import quoted
-from vcomp.formula.formula_terms import Formula, names_in
+from vcomp.formula.formula_terms import TRANSFORMS, Formula, names_in
 from vcomp.formula.parser import patsy_description
-from vcomp.formula.transforms import TRANSFORMS
 from vcomp.numerics import MixedColumns, check_memory
 
 _LARGE = 1e7

@@ -37,9 +37,9 @@ from vcomp.inference.assumptions import (
     assess,
 )
 from vcomp.inference.resampling import Recipe, Refitted, drawn_refits
-from vcomp.model.missing_slopes import is_numerical, missing_slopes
 from vcomp.model.prediction import fitted_values
 from vcomp.model.row_access import RowAccess
+from vcomp.model.slopes import is_numerical, missing_slopes
 from vcomp.numerics import check_count, check_memory, check_time_limit, limited_blas, seed_from
 from vcomp.statistics import Statistics
 

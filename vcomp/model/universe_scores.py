@@ -34,7 +34,7 @@ from vcomp.model.stored_levels import EffectsWithin, ObjectScores, Within
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.model.components_at import ComponentsAt
+    from vcomp.model.slopes import ComponentsAt
 
 _OF_DSTUDIES = ("fixed", "universe", "within", "layout")
 """Options of D-studies that universe scores do not have."""
@@ -68,7 +68,7 @@ class UniverseScores(HasDStudies, Fitted):
 
     def _at_one_value(self) -> str:
         """Return how the components at one value of the covariates are written."""
-        from vcomp.model.components_at import slope_names  # deferred for start-up time
+        from vcomp.model.slopes import slope_names  # deferred for start-up time
 
         again, at = "fit the model again, and ", "…"
         if self._rows is not None:
@@ -112,7 +112,7 @@ class UniverseScores(HasDStudies, Fitted):
         >>> res.components_at({"x": 2}).dstudy(replicate=1).table["Phi"].round(3).tolist()
         [0.987]
         """
-        from vcomp.model.components_at import components_at  # deferred for start-up time
+        from vcomp.model.slopes import components_at  # deferred for start-up time
 
         self._check_planned()
         mean, notes = self._mean_of_scores(), self._on_scores()

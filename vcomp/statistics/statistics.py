@@ -26,7 +26,6 @@ from vcomp.statistics.cross_products import (
     resum,
 )
 from vcomp.statistics.crossed_table import CrossedTable, find_crossed_table
-from vcomp.statistics.factor_columns import has_wide_factor
 from vcomp.statistics.groupings import (
     Groupings,
     GroupSums,
@@ -36,7 +35,7 @@ from vcomp.statistics.groupings import (
     stratum_group_sums,
 )
 from vcomp.statistics.slope_sums import accumulate_slopes, resum_slopes
-from vcomp.statistics.strata import StratumStatistics
+from vcomp.statistics.strata import StratumStatistics, has_wide_factor
 from vcomp.statistics.stratification import CompletedGrid, complete, refill, stratify
 
 if TYPE_CHECKING:

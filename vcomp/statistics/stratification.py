@@ -34,7 +34,6 @@ from vcomp.numerics import (
 )
 from vcomp.numerics.kernels import group_sums, place_rows
 from vcomp.statistics.cross_products import cell_moments
-from vcomp.statistics.factor_columns import find_axis_columns, has_wide_factor
 from vcomp.statistics.groupings import (
     BLOCKS,
     Groupings,
@@ -49,6 +48,8 @@ from vcomp.statistics.strata import (
     Stratum,
     StratumStatistics,
     coefficients,
+    find_axis_columns,
+    has_wide_factor,
 )
 
 _NOTHING = 1e-20

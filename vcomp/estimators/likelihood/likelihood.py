@@ -19,8 +19,13 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.estimate import Certificate, Estimate, Maximum, OtherMaximum
 from vcomp.estimators.likelihood.choose import choose_engine, engine_without_cancellation
 from vcomp.estimators.likelihood.engine import InformationKind, LikelihoodEngine, errors_of_fixed
-from vcomp.estimators.likelihood.maximisation import VANISHED, maximise, residual_share
-from vcomp.estimators.likelihood.without_residual import check_weights, no_variance
+from vcomp.estimators.likelihood.maximisation import (
+    VANISHED,
+    check_weights,
+    maximise,
+    no_variance,
+    residual_share,
+)
 from vcomp.estimators.options import (
     Hold,
     Known,
