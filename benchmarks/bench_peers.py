@@ -6,9 +6,8 @@ and pupils in classes in schools; ``--data NAME`` one of them. GPBoost, interlac
 statsmodels are installed in an environment that the user names; without one their fits are
 omitted. A fit is ended after four times ``--limit``, and not tried with more rows of such data.
 Fits are stored in ``peers.csv`` as soon as all of their data are measured, and are not measured
-again; delete the file, or some of its lines, to measure them once more.
-``docs/explanation/how-it-scales.md`` has the table, and ``tests/benchmarks/test_peers.py`` compares
-the two.
+again; delete the file, or some of its lines, to measure them once more. The table is on the page
+``docs/explanation/how-it-scales.md``, and ``tests/benchmarks/test_peers.py`` compares the two.
 """
 
 from __future__ import annotations

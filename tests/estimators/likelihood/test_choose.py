@@ -121,6 +121,34 @@ def test_solves_are_preferred_to_levels_that_take_longer():
     assert choose_engine(stats, reml=True, limits=limits).name == "levels"
 
 
+def test_cells_of_slow_levels_are_eliminated():
+    """With more effects than planned; a short fit by levels is not compared."""
+    twice = pd.concat([crossed(60, 30, 0.4)] * 2)
+    stats = statistics(twice, "y ~ (1|a) + (1|b) + (1|a:b)")
+    for slow_levels, cheap_order, name in (
+        (0.0, 1e3, "blocked"),
+        (0.0, 1e-3, "levels"),
+        (1.0, 1e3, "levels"),
+    ):
+        limits = EngineLimits(
+            quick=0.0, planned=0, slow_levels=slow_levels, cheap_order=cheap_order
+        )
+        assert choose_engine(stats, reml=True, limits=limits).name == name
+
+
+def test_many_rows_have_probes_where_an_exact_fit_takes_far_longer():
+    stats = statistics(crossed(60, 70, 0.05))
+    sums = Statistics.from_cross_products(stats.cross_products)
+    ratio = choose_engine(sums, "blocked").seconds / choose_engine(sums, "iterative").seconds
+    for many, exact_ratio, name in (
+        (sums.n + 1, 0.5 * ratio, "blocked"),
+        (sums.n, 0.5 * ratio, "iterative"),
+        (sums.n, 2.0 * ratio, "blocked"),
+    ):
+        limits = EngineLimits(quick=0.0, patience=0.0, many_rows=many, exact_ratio=exact_ratio)
+        assert choose_engine(sums, limits=limits).name == name
+
+
 def test_numbers_of_probes():
     sums, v = statistics(crossed(300, 280, 0.05)), np.array([1.0, 1.0, 0.09])
     made = partial(choose_engine, sums, "iterative", reml=True)

@@ -39,8 +39,15 @@ class EngineLimits:
         engine is considered than the blocked one: to find the levels takes as long as a fit
     planned : nearly complete grids, and levels: number of random effects above which no order of
         elimination is computed, as the ordering alone would take longer than that
+    slow_levels, cheap_order : levels of more effects than `planned`: time of an evaluation above
+        which the blocked engine is considered, and how many times longer its expected one may be.
+        Most of the effects are then those of single cells, which take less time to order and
+        eliminate than expected
     exact : time of an evaluation up to which an exact engine is used in any case: a fit then takes
         about a second
+    many_rows, exact_ratio : number of rows from which it is so only up to so many times an
+        iterative evaluation: the errors of probes are then far below a hundredth of a standard
+        error
     patience : how many times longer than an iterative evaluation an exact one may take otherwise
     seconds : time of an evaluation above which no exact engine is used
     for_variances : variances of predicted effects of many rows: time of a blocked evaluation above
@@ -59,6 +66,10 @@ class EngineLimits:
     quick_per_row: float = 1e-7
     planned: int = 30_000
     exact: float = 0.125
+    slow_levels: float = 0.03
+    cheap_order: float = 2.0
+    many_rows: int = 100_000
+    exact_ratio: float = 5.0
     patience: float = 4.0 / 3.0
     seconds: float = 10.0
     for_variances: float = 60.0
@@ -422,9 +433,11 @@ def _without_strata(
     levels, grid = _levels(stats, limits, reml=reml), _grid(stats, limits)
     if levels is not None and grid is not None and levels.seconds > limits.grid_seconds:
         levels = None  # that of the holes is faster
-    # With more effects, their order and pair tables take longer than a fit by levels.
+    # With more effects, their order and pair tables take longer than a short fit by levels.
     if levels is not None and not few:
-        return levels
+        most = limits.cheap_order * levels.seconds if levels.seconds > limits.slow_levels else 0.0
+        most = min(most, limits.seconds)
+        return _blocked_within(stats, most, limits, reml=reml, names=names) or levels
     most = limits.seconds if grid is not None else _seconds_of_exact(stats, limits)
     # With two large facets, solves are faster than blocks of levels.
     if levels is not None and levels.seconds > most:
@@ -449,7 +462,10 @@ def _seconds_of_exact(stats: Statistics, limits: EngineLimits) -> float:
     from vcomp.estimators.likelihood.iterative import seconds_of
 
     by_solves = seconds_of(stats.cross_products)
-    return min(limits.seconds, max(limits.exact, limits.patience * by_solves))
+    exact = limits.exact
+    if stats.n >= limits.many_rows:
+        exact = min(exact, limits.exact_ratio * by_solves)
+    return min(limits.seconds, max(exact, limits.patience * by_solves))
 
 
 def _crossed(stats: Statistics, limits: EngineLimits, *, reml: bool) -> CrossedLikelihood | None:
