@@ -241,6 +241,40 @@ PROMPTFOO_CSV = """question,[openai:a] Say {{question}},[b] Say {{question}}
 """
 
 
+PROMPTFOO_CSV_OF_2026 = '''question,[a] Say {{question}},Status,Score,Named Scores,\
+Metric: exact,Grader Reason,Comment,[b] Say {{question}},Status,Score,Named Scores,Metric: exact,\
+Grader Reason,Comment
+1 + 1,2,PASS,1.00,"{""exact"":1}",1.00,All assertions passed,,wrong,FAIL,0.50,\
+"{""exact"":0}",0.00,"Expected output ""wrong"" to equal ""2""",
+9 + 9,18,PASS,1.00,,,No assertions,,,ERROR,0.00,,,,
+'''
+"""As promptfoo 0.123.1 writes it."""
+
+
+def test_promptfoo_csv_with_columns_behind_each_output(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text(PROMPTFOO_CSV_OF_2026, "utf-8")
+    logs = vcomp.evals.read(path)
+    assert rows(logs, "model", "item", "metric", "score") == [
+        ["a", "0", "score", 1.0],
+        ["a", "0", "exact", 1.0],
+        ["b", "0", "score", 0.5],
+        ["b", "0", "exact", 0.0],
+        ["a", "1", "score", 1.0],
+    ]
+    assert logs.report[["format", "samples", "failed"]].to_numpy().tolist() == [
+        ["promptfoo", 4, 1]
+    ]
+    assert logs.unscored["problem"].tolist() == ["failed: the CSV does not say why"]
+    for good, bad, words in (
+        ("FAIL,0.50", "MAYBE,0.50", "row 1: the status of an output is 'MAYBE', not PASS"),
+        ('"{""exact"":1}"', "exact", "row 1: "),
+    ):
+        path.write_text(PROMPTFOO_CSV_OF_2026.replace(good, bad), "utf-8")
+        with pytest.raises(vcomp.DataError, match=words):
+            vcomp.evals.read(path)
+
+
 def test_promptfoo_csv(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text(PROMPTFOO_CSV, "utf-8")

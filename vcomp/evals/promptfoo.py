@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -29,6 +30,13 @@ _OUTPUT = re.compile(r"\[(?P<provider>.+?)\] (?P<prompt>.*)", re.DOTALL)
 
 _CELL = re.compile(r"\[(?P<how>PASS|FAIL|ERROR)\](?: \((?P<score>-?[\d.]+)(?P<named>, [^)]*)?\))?")
 """Beginning of an output: whether it passed, its score and the named ones, if it has any."""
+
+
+_BEHIND = ["Status", "Score", "Named Scores"]
+"""Columns behind each output, since 2026; before, its cell began with them."""
+
+
+_NO_REASON = "the CSV does not say why"
 
 
 def recognises(file: LogFile, _: Wanted) -> bool:
@@ -78,6 +86,8 @@ def _is_csv(file: LogFile) -> bool:
             return False
     rows = _lines(file)
     heads, row = next(rows, []), next(rows, [])
+    if _with_status(heads):
+        return True
     found = [cell for head, cell in zip(heads, row, strict=False) if _OUTPUT.match(head)]
     return any(_CELL.match(cell) for cell in found)
 
@@ -88,6 +98,12 @@ def _lines(file: LogFile) -> Iterator[list[str]]:
         yield from csv.reader(str(line, "utf-8-sig", "replace") for line in stream)
 
 
+def _with_status(heads: list[str]) -> dict[int, re.Match[str]]:
+    """Return the columns of outputs whose status is in the next column."""
+    found = {k: _OUTPUT.match(head) for k, head in enumerate(heads)}
+    return {k: at for k, at in found.items() if at and heads[k + 1 : k + 4] == _BEHIND}
+
+
 def _outputs(file: LogFile) -> dict[int, re.Match[str]]:
     """Return the columns of outputs, with the parts of their heads.
 
@@ -95,7 +111,10 @@ def _outputs(file: LogFile) -> dict[int, re.Match[str]]:
     a cell that begins as outputs do.
     """
     lines = _lines(file)
-    heads = [_OUTPUT.match(head) for head in next(lines, [])]
+    names = next(lines, [])
+    if found := _with_status(names):
+        return found
+    heads = [_OUTPUT.match(head) for head in names]
     named = [k for k, head in enumerate(heads) if head]
     first = max(named, default=0)
     for line in lines:
@@ -112,17 +131,18 @@ def _read_csv(file: LogFile, damage: Damage, wanted: Wanted) -> Run:
     outputs = _outputs(file)
     lines = _lines(file)
     heads = next(lines)
+    has_status = bool(_with_status(heads))
     for test, line in enumerate(lines):
         with damage.at(f"row {test + 1}"):
             if len(line) != len(heads):
                 raise UnreadableError(f"{len(line)} fields instead of {len(heads)}")
             asked = {head: line[k] for k, head in enumerate(heads[: min(outputs)])}
             for k, head in outputs.items():
-                cell = _CELL.match(line[k])
-                if cell is None and line[k].strip():
-                    raise UnreadableError(f"an output begins {line[k][:20]!r}, not [PASS] (1.00)")
-                if cell is not None:
-                    rows.add(_as_row(test, head, cell, line[k], asked))
+                output = _in_columns(line[k : k + 4]) if has_status else _in_cell(line[k])
+                if output is not None:
+                    prompt = {"raw": head["prompt"]}
+                    known = {"testIdx": test, "provider": head["provider"], "prompt": prompt}
+                    rows.add({**known, "vars": asked, **output})
     return Run(
         file.name,
         NAME,
@@ -134,21 +154,39 @@ def _read_csv(file: LogFile, damage: Damage, wanted: Wanted) -> Run:
     )
 
 
-def _as_row(
-    test: int, head: re.Match[str], cell: re.Match[str], text: str, asked: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return an output as a row of the export."""
+def _in_cell(text: str) -> dict[str, Any] | None:
+    """Return the result of an output whose text begins with it."""
+    cell = _CELL.match(text)
+    if cell is None:
+        if text.strip():
+            raise UnreadableError(f"an output begins {text[:20]!r}, not [PASS] (1.00)")
+        return None
     named = [part.rpartition(": ") for part in (cell["named"] or "").split(", ")[1:]]
-    failed = cell["how"] == "ERROR"
+    score = cell["score"] or float(cell["how"] == "PASS")
+    why = text[cell.end() :].strip()
+    return _result(cell["how"], score, {name: value for name, _, value in named}, why)
+
+
+def _in_columns(cells: list[str]) -> dict[str, Any] | None:
+    """Return the result of an output that has columns behind it."""
+    text, how, score, named = cells
+    if not how:
+        return None
+    if how not in ("PASS", "FAIL", "ERROR"):
+        raise UnreadableError(f"the status of an output is {how!r}, not PASS, FAIL or ERROR")
+    return _result(
+        how, score, mapping(json.loads(named or "{}"), "named scores"), text or _NO_REASON
+    )
+
+
+def _result(how: str, score: Any, named: Mapping[str, Any], why: str) -> dict[str, Any]:
+    """Return the result of an output as a row of the export has it."""
+    failed = how == "ERROR"
     return {
-        "testIdx": test,
-        "provider": head["provider"],
-        "prompt": {"raw": head["prompt"]},
-        "vars": asked,
-        "score": cell["score"] or float(cell["how"] == "PASS"),
-        "namedScores": {name: value for name, _, value in named},
+        "score": score,
+        "namedScores": named,
         "failureReason": _ERROR if failed else 0,
-        "error": text[cell.end() :].strip() if failed else None,
+        "error": why if failed else None,
     }
 
 
