@@ -275,7 +275,8 @@ class Uncertainty(Estimates):
         Raises
         ------
         EstimationError
-            If an option is invalid, or no component is estimated above zero.
+            If an option is invalid, no component is estimated above zero, or data sets that are
+            fitted one by one are expected to take ten minutes or more and there is no `time_limit`.
         DataError
             If the result was loaded without its rows, or the file does not contain replicates of
             this fit and seed.

@@ -18,6 +18,7 @@ Efron and Tibshirani (1993), An Introduction to the Bootstrap, sec. 6.5; Davison
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -25,6 +26,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.estimators.likelihood import (
     InformationKind,
@@ -33,11 +35,12 @@ from vcomp.estimators.likelihood import (
     choose_engine,
     surface_maxima,
 )
-from vcomp.exceptions import VcompError
+from vcomp.exceptions import EstimationError, VcompError
 from vcomp.inference.resampling.collection import GeneratingFit, Work, collect
 from vcomp.inference.resampling.draws import Draws, Responses, RowDraws, draws_of
 from vcomp.inference.resampling.refits import (
     TOLERANCE,
+    ByLikelihood,
     InClosedForm,
     Recipe,
     Refitted,
@@ -60,6 +63,9 @@ from vcomp.statistics import Statistics, StratumStatistics
 
 Row = TypeVar("Row")
 
+PATIENCE = 600.0
+"""Expected seconds up to which data sets are fitted one by one without a time limit."""
+
 
 def parametric_bootstrap(
     fit: GeneratingFit,
@@ -71,6 +77,7 @@ def parametric_bootstrap(
     path: str | PathLike[str] | None = None,
     progress: bool | None = None,
     draws: Draws | None = None,
+    patience: float = PATIENCE,
 ) -> Replicates:
     """Return estimates of `n` data sets drawn at the estimates of a fit.
 
@@ -88,11 +95,12 @@ def parametric_bootstrap(
         interruption; if it exists, only missing ones are computed
     progress : whether to show a bar; None shows one if stderr is a terminal
     draws : draws the statistics; None for strata if they are sufficient, else rows
+    patience : expected seconds up to which data sets are fitted one by one without `time_limit`
 
     Raises
     ------
     EstimationError
-        If an option is invalid, or no component is positive.
+        If an option is invalid, no component is positive, or more time is expected than that.
     DataError
         If the file is not one of replicates, or of another fit or seed.
     """
@@ -101,9 +109,19 @@ def parametric_bootstrap(
     check_rng(rng)
     v = fit.positive_part()
 
+    limited = time_limit is not None
+
     def begin(seed: int) -> Callable[[], Work]:
         drawn = draws_of(fit.stats, fit.recipe) if draws is None else draws
-        return lambda: _replicates(fit, drawn, v, seed, n, limited=time_limit is not None)
+
+        def refits() -> _OfDraws:
+            return _of_draws(fit.stats, drawn, fit.recipe, v, n, limited=limited)
+
+        first = refits()
+        if not limited:
+            _check_seconds(first.seconds / workers, n, patience)
+        made = iter([first])  # each thread needs its own
+        return lambda: _replicates(fit, drawn, next(made, None) or refits(), v, seed)
 
     return collect(
         fit,
@@ -185,10 +203,37 @@ class _OfDraws:
     ----------
     work : returns the estimates of several data sets
     most : how many at once
+    seconds : expected time of a data set that is fitted alone; 0 if not known, or if several are
+        fitted together
     """
 
     work: Callable[[Responses], list[Refitted]]
     most: int
+    seconds: float = 0.0
+
+
+def _check_seconds(seconds: float, n: int, patience: float) -> None:
+    """Refuse data sets that would be fitted one by one for longer than expected.
+
+    Parameters
+    ----------
+    seconds : of each
+    n : number of data sets
+    patience : expected seconds up to which all are fitted
+
+    Raises
+    ------
+    EstimationError
+        If more are expected.
+    """
+    few = max(int(patience / seconds), 1) if seconds else n
+    if n > few:
+        limit = math.ceil(n * seconds)
+        raise EstimationError(
+            f"{n:,} fits of these data, one by one, take about {display.number(n * seconds, 2)} "
+            f"seconds; request at most n={few}, or pass time_limit={limit}: those that are "
+            "completed by then are kept"
+        )
 
 
 def _of_draws(
@@ -240,14 +285,13 @@ def _of_draws(
             found = several.with_responses(drawn)
         return [made or alone(one) for made, one in zip(found, drawn, strict=True)]
 
-    return _OfDraws(work, most)
+    lone = refit.seconds if several is None and isinstance(refit, ByLikelihood) else 0.0
+    return _OfDraws(work, most, lone)
 
 
 def _replicates(
-    fit: GeneratingFit, draws: Draws, v: FloatArray, seed: int, n: int, *, limited: bool
+    fit: GeneratingFit, draws: Draws, refits: _OfDraws, v: FloatArray, seed: int
 ) -> Work:
-    refits = _of_draws(fit.stats, draws, fit.recipe, v, n, limited=limited)
-
     def several(numbers: Sequence[int]) -> list[Refitted]:
         drawn = Responses(draws.draw(v, stream(seed, b)) for b in numbers)
         # Data are drawn without fixed effects; those of the fit are added to the estimates.

@@ -101,6 +101,10 @@ TOLERANCE = 1e-8
 _TOLERANCE_OF_PROBES = 1e-4
 """Newton decrements at which refits end, far below the differences between replicates."""
 
+_EVALUATIONS, _ITERATIVE_EVALUATIONS, _REFIT_SECONDS = 3, 8, 2e-3
+"""Evaluations of a refit, fewer than it has, and by the iterative engine; seconds of what else any
+refit does at least."""
+
 _UNSEEN = 1e-6
 """Newton decrement that a last step may leave which is not evaluated."""
 
@@ -120,6 +124,18 @@ def engine_of_refits(
         seed=0 if moved_on else seed_from(options.rng),
         repeated=True,
     )
+
+
+def seconds_of_refit(engine: LikelihoodEngine, evaluations: int = _EVALUATIONS) -> float:
+    """Return the expected time of a refit from that of an evaluation.
+
+    Parameters
+    ----------
+    engine : of the fit
+    evaluations : of a refit by an exact engine
+    """
+    several = evaluations if engine.exact_value else _ITERATIVE_EVALUATIONS
+    return _REFIT_SECONDS + several * engine.seconds
 
 
 class ByLikelihood:
@@ -146,7 +162,7 @@ class ByLikelihood:
         once: bool = False,
     ) -> None:
         known = options.known(names)
-        self._options, self._names, self._held = options, names, known.held
+        self._stats, self._options, self._names, self._held = stats, options, names, known.held
         self._once = once
         self._start = np.where(known.held, known.values, start)
         self._sizes = np.array([*stats.sizes, stats.n], dtype=float)
@@ -154,6 +170,15 @@ class ByLikelihood:
         self._is_balanced = (
             options.is_restricted and not known.held.any() and _is_balanced(stats.strata)
         )
+
+    @property
+    def seconds(self) -> float:
+        """Expected time of a refit; 0 if not known."""
+        try:
+            engine = self._engine_of(self._stats)
+        except (EstimationError, np.linalg.LinAlgError):  # of which every refit tells
+            return 0.0
+        return seconds_of_refit(engine) if engine.seconds else 0.0
 
     def __call__(self, stats: Statistics) -> Refitted:
         """Return the maximum of the likelihood."""

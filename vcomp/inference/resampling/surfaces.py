@@ -25,7 +25,13 @@ from vcomp.estimators.likelihood import (
 )
 from vcomp.exceptions import EstimationError
 from vcomp.inference.resampling.draws import Responses
-from vcomp.inference.resampling.refits import TOLERANCE, Recipe, Refitted, engine_of_refits
+from vcomp.inference.resampling.refits import (
+    TOLERANCE,
+    Recipe,
+    Refitted,
+    engine_of_refits,
+    seconds_of_refit,
+)
 from vcomp.statistics import CrossProducts, Statistics
 
 _CERTAIN = 6.0
@@ -41,9 +47,6 @@ PRODUCT_SECONDS = 1e-10
 
 _POINT_SECONDS = 5e-4
 """Time of a point at least."""
-
-_ITERATIVE_EVALUATIONS, _REFIT_SECONDS = 8, 2e-3
-"""Evaluations of a refit by the iterative engine, and what else any refit takes at least."""
 
 _FEWEST_NODES = 5
 """In each direction, however small the box: an error is estimated from the last of them."""
@@ -157,8 +160,7 @@ class Surface:
 
     def seconds(self, limits: SurfaceLimits) -> float:
         """Return the expected time of a refit by the engine of the fit; little if not known."""
-        evaluations = limits.evaluations if self.engine.exact_value else _ITERATIVE_EVALUATIONS
-        return _REFIT_SECONDS + evaluations * self.engine.seconds
+        return seconds_of_refit(self.engine, limits.evaluations)
 
     def n_nodes(self, width: FloatArray, digits: float = 10.0) -> int:
         """Return the number of points in each direction for about so many digits.
