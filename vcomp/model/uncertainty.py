@@ -276,7 +276,7 @@ class Uncertainty(Estimates):
         ------
         EstimationError
             If an option is invalid, no component is estimated above zero, or data sets that are
-            fitted one by one are expected to take ten minutes or more and there is no `time_limit`.
+            fitted one by one are expected to take ten minutes or more, without `time_limit`.
         DataError
             If the result was loaded without its rows, or the file does not contain replicates of
             this fit and seed.
