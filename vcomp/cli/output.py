@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from vcomp import data, display, plots
-from vcomp.cli.command_words import in_options
 from vcomp.cli.inputs import grouped, option
+from vcomp.cli.main import in_options
 from vcomp.exceptions import DataError
 from vcomp.ir import rank
 

@@ -34,8 +34,7 @@ from vcomp.inference.intervals import (
     with_influences,
 )
 from vcomp.ir.rank import PairedDifferences
-from vcomp.model.stored_checks import check_record
-from vcomp.model.stored_levels import StoredLevels
+from vcomp.model.stored_levels import StoredLevels, check_record
 from vcomp.statistics import CellTotals, GroupSums, tabulate
 from vcomp.statistics.batches import SummedData, few_values
 
