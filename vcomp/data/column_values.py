@@ -1,16 +1,17 @@
-"""Values of columns: levels and their codes, text for numbers, types of Arrow that are decoded."""
+"""Values of columns: levels and their codes, numbers, text for them, types of Arrow."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp._typing import IntArray, LongArray
+from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.exceptions import DataError, warn
 from vcomp.numerics.kernels import count_levels, count_values, determined_levels
 
@@ -449,4 +450,92 @@ def no_text(name: str, value: Any) -> DataError:
         f"column {name!r} holds {value!a}, which is not valid Unicode text; read it with the "
         "encoding that it was written in",
         column=name,
+    )
+
+
+def exact_floats(name: str | None, numbers: Any) -> FloatArray:
+    """Return numbers as floats, nan where missing.
+
+    Parameters
+    ----------
+    name : of the column, for messages; None for a matrix of scores
+    numbers : an array or a column, of numbers only
+
+    Raises
+    ------
+    DataError
+        If a whole number or a decimal fraction has more digits than a float, and loses some.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> exact_floats("y", pd.Series([1, None], dtype="Int64"))
+    array([ 1., nan])
+    """
+    import pandas as pd
+
+    # In one dimension: a column of pandas has types that hold missing values.
+    column = numbers if isinstance(numbers, pd.Series) else pd.Series(np.ravel(numbers))
+    kind = column.dtype.kind
+    try:
+        # pandas 2 copies where a value for missing ones is given.
+        plain = isinstance(column.dtype, np.dtype) and kind == "f"
+        whole = column.to_numpy() if plain else column.to_numpy(dtype=float, na_value=np.nan)
+        floats: FloatArray = np.asarray(whole, dtype=float)
+    except OverflowError:
+        raise _too_large(name, list(column)) from None
+    large = np.abs(floats) >= EXACT
+    if (kind == "O" or kind in "iu") and large.any():
+        for place in np.flatnonzero(large & np.isfinite(floats)):
+            value, number = column.iloc[place], int(floats[place])
+            if isinstance(value, int | np.integer) and int(value) != number:
+                raise _too_long(name, str(value), str(number))
+    if kind == "O":
+        decimals = [v for v in column if isinstance(v, Decimal) and v.is_finite()]
+        if np.isinf(list(map(float, decimals))).any():
+            raise _too_large(name, list(column))
+        _check_decimals(name, decimals)
+    return floats if column is numbers else floats.reshape(np.shape(numbers))
+
+
+_ROUNDED = 1e-12
+"""Rounding errors below this share of the range of all numbers change no result: the smallest
+residual that counts, 1e-6 of the range, changes by a millionth."""
+
+
+def _check_decimals(name: str | None, decimals: list[Decimal]) -> None:
+    """Refuse decimals whose rounding errors as floats are large relative to their differences."""
+    if not decimals:
+        return
+    low, high = min(decimals), max(decimals)
+    least = _ROUNDED * float(high - low)
+    if least == 0.0 or 2.0**-53 * max(abs(float(low)), abs(float(high))) <= least:
+        return
+    value = max(decimals, key=lambda v: abs(v - Decimal(float(v))))
+    if abs(value - Decimal(float(value))) > least:
+        raise _too_long(name, str(value), repr(float(value)))
+
+
+def _too_large(name: str | None, values: list[Any]) -> DataError:
+    what, code = _in_words(name)
+    numbers = [Decimal(v) for v in values if isinstance(v, int | Decimal)]
+    largest = max((v for v in numbers if v.is_finite()), key=abs)
+    power = largest.adjusted()
+    advice = "leave such scores out"
+    if len(numbers) == len(values):  # a float cannot be divided by a number beyond floats
+        advice += f", or divide all by a power of ten, as in {code} / 10**{power}"
+    return DataError(f"{what} holds {largest:.3e}, which as a float would be infinite: {advice}")
+
+
+def _in_words(name: str | None) -> tuple[str, str]:
+    """Return what holds scores, for messages, and code for it."""
+    return ("the matrix", "scores") if name is None else (f"column {name!r}", f"data[{name!r}]")
+
+
+def _too_long(name: str | None, value: str, rounded: str) -> DataError:
+    what, code = _in_words(name)
+    return DataError(
+        f"{what} holds {value}, which as a float would be {rounded}: numbers of so many digits "
+        "lose the last ones. Subtract the smallest from all of them before they are given, as in "
+        f"{code} - {code}.min(), or round them yourself, as in {code}.astype(float)"
     )

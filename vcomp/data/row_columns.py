@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.data.column_values import text_for_numbers
-from vcomp.data.containers import exact_floats
+from vcomp.data.column_values import exact_floats, text_for_numbers
 from vcomp.exceptions import DataError
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.data.column_values import as_levels, text_for_numbers
-from vcomp.data.containers import exact_floats
+from vcomp.data.column_values import as_levels, exact_floats, text_for_numbers
 from vcomp.data.parts import of_other_kind
 from vcomp.data.reading import Reading, Tally
 from vcomp.data.row_columns import NO_COLUMNS, RowColumns, WeightsOfRows

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.data.column_values import EXACT, as_levels
-from vcomp.data.containers import exact_floats
+from vcomp.data.column_values import EXACT, as_levels, exact_floats
 from vcomp.data.several_scores import several_scores
 from vcomp.data.source import open_source, refuse_dask
 from vcomp.display import memory
