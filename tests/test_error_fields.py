@@ -17,6 +17,10 @@ import vcomp
 DATA = vcomp.datasets.load("bodoff2007_alpha")
 FORMULA = "score ~ (1|sys) + (1|topic)"
 PRIOR = {"sys": -1.0, "topic": 1.0, "Residual": 1.0}
+ITEMS = pd.DataFrame({"a": [1, 2, 3], "b": [2, 2, 4], "c": [0, 1, 1]})
+APART = pd.DataFrame({"a": [0.1, 0.4, None, None], "b": [None, None, 0.2, 0.6]})
+BOTH = "v + w ~ (1|sys)"
+FLAT = pd.DataFrame({"sys": [0, 0, 1, 1], "v": [1.0, 2, 2, 4], "w": [3.0] * 4})
 WIDE = pd.DataFrame({"a": [0.1, 0.4, 0.3], "b": [0.2, 0.3, 0.6]})
 
 
@@ -29,6 +33,10 @@ def fields(call):
     with pytest.raises(vcomp.VcompError) as caught:
         call()
     return caught.value
+
+
+def halves(split):
+    return vcomp.ctt.split_half_reliability(ITEMS, split=split)
 
 
 def three(error):
@@ -62,6 +70,12 @@ def test_a_level_that_did_not_occur(res):
         (lambda res: res.compare_levels("judge"), ("judge", None, None)),
         (lambda res: vcomp.fit(FORMULA, DATA, method="minque", prior=PRIOR), (None, "sys", None)),
         (lambda res: vcomp.ir.compare_systems(WIDE, baseline="c"), (None, None, "c")),
+        (lambda res: halves([["a"], ["b"]]), (None, None, "c")),
+        (lambda res: halves([["a"], ["a"]]), (None, None, "a")),
+        (lambda res: res.compare_levels("topic", levels="ab"), ("topic", None, None)),
+        (lambda res: res.compare_levels("topic", ddf="kr"), ("topic", None, None)),
+        (lambda res: vcomp.ir.compare_systems(APART), (None, None, "a")),
+        (lambda res: vcomp.fit_multivariate(BOTH, FLAT, method="reml"), ("w", None, None)),
     ],
 )
 def test_messages_have_the_field_of_what_they_name(res, call, expected):
@@ -82,9 +96,11 @@ def test_fields_are_copied_and_pickled(remade):
 
 
 NAMES = {
-    "column": re.compile(r"\b(column|facet|factor|covariate|(size|sizes|levels|counts) of)\s+$"),
+    "column": re.compile(
+        r"\b(column|facet|factor|covariate|variable|(size|sizes|levels|counts) of)\s+$"
+    ),
     "term": re.compile(r"\b(term|component)\s+$"),
-    "level": re.compile(r"\b(level|system|topic)\s+$"),
+    "level": re.compile(r"\b(level|system|topic|item|assessor)\s+$"),
 }
 VARIABLES = {"facet": "column", "column": "column", "term": "term", "component": "term"}
 """What variables of these names are, wherever a message has them."""

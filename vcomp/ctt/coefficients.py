@@ -158,7 +158,8 @@ def from_pairs(matrix: ItemScores, counts: FloatArray) -> ItemCovariances:
         i, j = few[0]
         raise DataError(
             f"items {str(matrix.items[i])!r} and {str(matrix.items[j])!r} have "
-            f"{int(counts[i, j])} objects in common, and a covariance needs two"
+            f"{int(counts[i, j])} objects in common, and a covariance needs two",
+            level=matrix.items[i],
         )
     X = matrix.values
     observed = ~np.isnan(X)

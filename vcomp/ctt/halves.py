@@ -291,11 +291,12 @@ def _explicit(matrix: ItemScores, split: Any) -> BoolArray:
         raise DataError("a half has no items")
     twice = next((labels[i] for i in both if both.count(i) > 1), None)
     if len(set(both)) < len(both):
-        raise DataError(f"item {twice!r} is in the halves twice")
+        raise DataError(f"item {twice!r} is in the halves twice", level=twice)
     absent = sorted(set(range(len(labels))) - set(both))
     if absent:
         raise DataError(
-            f"item {labels[absent[0]]!r} is in neither half; leave its scores out if intended"
+            f"item {labels[absent[0]]!r} is in neither half; leave its scores out if intended",
+            level=labels[absent[0]],
         )
     first = np.zeros(len(labels), dtype=bool)
     first[first_half] = True
@@ -307,7 +308,8 @@ def _place(label: Any, place: Mapping[Any, int]) -> int:
         return place[label]
     except (KeyError, TypeError):
         raise DataError(
-            f"there is no item {label!r} in the scores{did_you_mean(label, map(str, place))}"
+            f"there is no item {label!r} in the scores{did_you_mean(label, map(str, place))}",
+            level=label,
         ) from None
 
 

@@ -284,7 +284,8 @@ def reliability(
     empty = np.isnan(matrix.values).all(axis=0)
     if empty.any():
         raise DataError(
-            f"item {str(matrix.items[int(empty.argmax())])!r} has no score; leave it out"
+            f"item {str(matrix.items[int(empty.argmax())])!r} has no score; leave it out",
+            level=matrix.items[int(empty.argmax())],
         )
     if missing == "pairwise":
         return _of_pairs(matrix, alpha, n_missing, there)

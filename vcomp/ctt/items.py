@@ -459,7 +459,7 @@ def item_analysis(
     matrix = read_scores(scores, object, item, score, what="item analysis")
     if not matrix.items.is_unique:
         twice = matrix.items[matrix.items.duplicated()][0]
-        raise DataError(f"there are several items called {str(twice)!r}")
+        raise DataError(f"there are several items called {str(twice)!r}", level=twice)
     limits = None if score_range is None else _range(matrix, score_range)
     found, matrix, words, notes = _statistics(matrix, missing)
     if np.isnan(found.cronbach_alpha) and not notes:
@@ -588,6 +588,7 @@ def _range(matrix: ItemScores, score_range: Any) -> tuple[float, float]:
         raise DataError(
             f"item {str(matrix.items[i])!r} has the score "
             f"{display.number(float(matrix.values[p, i]))}, outside of the range from "
-            f"{display.number(lowest)} to {display.number(highest)}"
+            f"{display.number(lowest)} to {display.number(highest)}",
+            level=matrix.items[i],
         )
     return lowest, highest

@@ -134,7 +134,8 @@ def read_scores(
         p, i = infinite[0]
         raise DataError(
             f"the score of object {str(matrix.objects[p])!r} on {item_name} "
-            f"{str(matrix.items[i])!r} is infinite"
+            f"{str(matrix.items[i])!r} is infinite",
+            level=matrix.objects[p],
         )
     largest = np.nanmax(np.abs(matrix.values), initial=0.0)
     if largest > _LARGEST:

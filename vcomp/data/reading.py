@@ -377,14 +377,16 @@ def _caller_source(formula: Formula, environment: Any, further: tuple[str, ...])
     absent = [name for name in wanted if name not in variables]
     if absent:
         raise DataError(
-            f"no data were given, and there is no variable {absent[0]!r} where fit was called"
+            f"no data were given, and there is no variable {absent[0]!r} where fit was called",
+            column=absent[0],
         )
     arrays = {k: v for k, v in variables.items() if _is_column(v)}
     for name in (*formula.level_columns, formula.response):
         if name in variables and name not in arrays:
             raise DataError(
                 f"no data were given, and the variable {name!r} where fit was called is "
-                f"{type(variables[name]).__name__}, not a column of values"
+                f"{type(variables[name]).__name__}, not a column of values",
+                column=name,
             )
     return open_source(arrays)
 

@@ -313,7 +313,8 @@ def offset_of(
             )
             raise DataError(
                 f"offset({code}) is not finite in {int((~finite).sum()):,} of {values.size:,} "
-                f"rows{first}; leave these rows out"
+                f"rows{first}; leave these rows out",
+                column=code,
             )
         total = values if total is None else total + values
     return total

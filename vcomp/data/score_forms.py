@@ -253,7 +253,8 @@ def _from_frame(frame: pd.DataFrame, orientation: Orientation) -> LabelledScores
         remedy = f"call it {row!r}" if orientation.index_names else "set it as the index"
         raise DataError(
             f"column {str(frame.columns[place])!r} does not hold numbers, the scores of one "
-            f"{column}: {remedy} if it names {row}s, or drop it. {_name_columns(orientation)}"
+            f"{column}: {remedy} if it names {row}s, or drop it. {_name_columns(orientation)}",
+            column=frame.columns[place],
         )
     exact = [place for place, dtype in enumerate(frame.dtypes) if dtype.kind in "iuO"]
     for place in exact:
@@ -362,7 +363,8 @@ def _refuse_long(frame: pd.DataFrame, orientation: Orientation) -> None:
         f"scores look like a long table, a row a score, by columns {named[0]!r} and "
         f"{named[1]!r} and {why}. {_name_columns(orientation, found)}. If each column holds the "
         "scores of one "
-        f"{orientation.column}, pass a vcomp.ir.ScoreMatrix"
+        f"{orientation.column}, pass a vcomp.ir.ScoreMatrix",
+        column=named[0],
     )
 
 

@@ -132,7 +132,8 @@ def check_digits(
             f"columns {', '.join(map(repr, involved))} of the fixed part differ by less than "
             f"{_LEFT**0.5:.0e} of their size from a linear combination of each other, and the "
             "model has no intercept: their squares keep too few digits of the difference; "
-            f"{remedy} from each column"
+            f"{remedy} from each column",
+            column=involved[0],
         )
 
 
@@ -226,7 +227,8 @@ def _check_slopes(stats: Statistics, names: Sequence[str], x_origin: FloatArray)
             f"columns {', '.join(repr(names[j]) for j in involved)} of the fixed part differ by "
             f"less than {_LEFT_OF_SLOPES**0.5:.0e} of their size from a combination of each "
             f"other, as {far[0]!r} is far from zero: their squares keep too few digits of the "
-            f"difference; subtract a number near the mean from {far[0]!r}"
+            f"difference; subtract a number near the mean from {far[0]!r}",
+            column=far[0],
         )
 
 
@@ -416,5 +418,6 @@ def _check_terms(stats: Statistics, names: Sequence[str], *, knows_residual: boo
         raise DesignError(
             f"these data cannot distinguish the variances of {', '.join(involved)}: their "
             "covariance matrices are linearly dependent; leave one of them out"
-            f"{on_constant_slopes(involved)}"
+            f"{on_constant_slopes(involved)}",
+            term=involved[0],
         )

@@ -126,7 +126,8 @@ def check_ratios(
             instead = "a larger number" if name == names[-1] else "0 or a larger number"
             raise EstimationError(
                 f"{option}={{{name!r}: {value:g}}} is less than {_SMALLEST:g} of the other "
-                f"variance, {largest:.3g}: use {instead}"
+                f"variance, {largest:.3g}: use {instead}",
+                term=name,
             )
 
 

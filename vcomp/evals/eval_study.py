@@ -188,11 +188,16 @@ class EvalStudy(display.Printed):
         names = list(map(str, self.table.index))
         lacking = list(map(str, self.not_compared))
         if str(baseline) in names and self.comparisons is None:
-            raise PlanError(f"{baseline!r} is the only {self.roles.model}: nothing is compared")
+            raise PlanError(
+                f"{baseline!r} is the only {self.roles.model}: nothing is compared",
+                column=self.roles.model,
+            )
         if str(baseline) not in (*names, *lacking):
             raise PlanError(
                 f"there is no {self.roles.model} {baseline!r} to compare with; there are "
-                f"{', '.join(map(repr, names))}"
+                f"{', '.join(map(repr, names))}",
+                level=baseline,
+                column=self.roles.model,
             )
         if lacking:
             some = f"no {self.roles.model}" if str(baseline) in lacking else "not all"
@@ -428,7 +433,9 @@ class EvalStudy(display.Printed):
             If matplotlib is not installed.
         """
         if self.comparisons is None:
-            raise PlanError(f"there is one {self.roles.model}, which has no rank")
+            raise PlanError(
+                f"there is one {self.roles.model}, which has no rank", column=self.roles.model
+            )
         return self.comparisons.plot("ranks", ax=ax)
 
     @property

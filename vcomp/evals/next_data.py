@@ -138,7 +138,9 @@ def read_prices(given: Any, roles: Roles) -> Prices | None:
     terms: dict[frozenset[str], float] = {}
     for key, price in given.items():
         if not is_real(price) or not 0.0 <= price < math.inf:
-            raise PlanError(f"the price per {key} must be a number from 0, not {price!r}")
+            raise PlanError(
+                f"the price per {key} must be a number from 0, not {price!r}", column=key
+            )
         names = [key] if key in facets else str(key).split(":")
         if key in CELLS and key not in facets:
             names = [f for f in facets if key != "call" or f != JUDGE]

@@ -276,7 +276,8 @@ def roles_of(
             )
         raise DataError(
             f"{means} over the levels of {display.listed(list(constant))} to be estimated one by "
-            f"one; take these as sampled: sampled=[{', '.join(map(repr, constant))}]"
+            f"one; take these as sampled: sampled=[{', '.join(map(repr, constant))}]",
+            column=constant[0],
         )
     answer = _answer(groups, cell, numbering) if numbered and JUDGE in cell else []
     terms, left = _terms(groups, len(table), model, several, constant, answer=answer)

@@ -277,7 +277,8 @@ class FixedPart:
         raise DataError(
             f"the mean of {int(wrong.sum()):,} of {len(X):,} rows, the first of them number {row} "
             "(from 0), is not estimable: the rows of the fit do not determine the effect of "
-            f"{', '.join(involved)}; leave such rows out, or fit a formula without that term"
+            f"{', '.join(involved)}; leave such rows out, or fit a formula without that term",
+            column=involved[0],
         )
 
     def mixed(
@@ -413,7 +414,8 @@ class FixedPart:
             n_infinite = int((~np.isfinite(X[:, j])).sum())
             raise DataError(
                 f"{self.names[places[j]]!r} of the fixed part is infinite in {n_infinite} of "
-                f"{n_rows} rows"
+                f"{n_rows} rows",
+                column=self.names[places[j]],
             )
 
 

@@ -344,7 +344,8 @@ def _guess_object(design: BrennanDesign, given: Mapping[str, Any], *, from_text:
     if len(named) == 1:
         raise PlanError(
             f"{named[0]!r} is the only facet and so the object of measurement, which has no "
-            f"size; pass {REPLICATE}=... for the number of scores of each"
+            f"size; pass {REPLICATE}=... for the number of scores of each",
+            column=named[0],
         )
     raise PlanError(f"the object of measurement is not clear among {named}; pass object=...")
 

@@ -329,7 +329,9 @@ def _quantity(
         homes = {k: name for name, own in _OPTIONS.items() for k in own}
         home = homes[strange[0]]
         shadowed = f"; {home!r} is a component here" if home in components.names else ""
-        raise PlanError(f"{strange[0]}= is an option of {home!r}, not of {what!r}{shadowed}")
+        raise PlanError(
+            f"{strange[0]}= is an option of {home!r}, not of {what!r}{shadowed}", column=strange[0]
+        )
     if isinstance(what, str) and _is_planned(what, components):
         return _of_plan(
             components, what, source_of(options.negative or "zero"), mean, options, alpha

@@ -485,7 +485,7 @@ def from_mean_squares(
     made, order = _named(values, "mean square", sizes, df)
     below = [name for name, value in zip(made.names, made.values, strict=True) if value < 0.0]
     if below:
-        raise PlanError(f"the mean square of {below[0]!r} is negative")
+        raise PlanError(f"the mean square of {below[0]!r} is negative", term=below[0])
     anova = anova_of_mean_squares(
         made.names,
         made.facets,

@@ -495,7 +495,9 @@ def degrees_of_freedom(df: Mapping[str, float], names: list[str]) -> FloatArray:
     strange = sorted(set(names).symmetric_difference(given), key=str)
     if strange:
         where = "has no mean square" if strange[0] in given else "has no degrees of freedom"
-        raise PlanError(f"{strange[0]!r} {where}; df= needs the names of the mean squares")
+        raise PlanError(
+            f"{strange[0]!r} {where}; df= needs the names of the mean squares", term=strange[0]
+        )
     values = np.array([finite_value(name, given[name], "df of") for name in names])
     if (values <= 0.0).any():
         at = int(np.flatnonzero(values <= 0.0)[0])

@@ -379,7 +379,9 @@ def _horizontal(plan: DStudyPlan, x: str | None) -> str:
         named = [f for f in plan.facets if f != REPLICATE] or list(plan.facets)
         return max(named, key=lambda f: len(set(_sizes(plan, f))))
     if x not in plan.facets:
-        raise PlanError(f"{x!r} has no size in this D-study; x= is one of {list(plan.facets)}")
+        raise PlanError(
+            f"{x!r} has no size in this D-study; x= is one of {list(plan.facets)}", column=x
+        )
     return x
 
 

@@ -365,7 +365,8 @@ def check_universe(space: Universe, most: Mapping[str, float]) -> None:
         if most[facet] > size * (1.0 + 1e-9):
             raise PlanError(
                 f"{display.counted(most[facet], facet)} cannot be drawn from a universe of "
-                f"{size:g}"
+                f"{size:g}",
+                column=facet,
             )
 
 

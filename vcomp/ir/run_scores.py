@@ -276,7 +276,8 @@ def score_runs(
         if run and topics.isdisjoint(run):
             raise DataError(
                 f"no topic of run {system!r} is judged: it has {next(iter(run))!r}, and the "
-                f"judgements have {next(iter(judges[0].grades))!r}"
+                f"judgements have {next(iter(judges[0].grades))!r}",
+                level=system,
             )
         firsts = {
             depth: {topic: first(run[topic], depth) for topic in topics if topic in run}

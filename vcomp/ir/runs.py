@@ -151,7 +151,7 @@ def each_measure(measure: Any) -> list[Any]:
         raise DataError("no measure is given")
     twice = [name for name, n in Counter(map(str, names)).items() if n > 1]
     if twice:
-        raise DataError(f"measure {twice[0]!r} is given twice")
+        raise DataError(f"measure {twice[0]!r} is given twice", level=twice[0])
     return names
 
 

@@ -159,7 +159,8 @@ class ScoreMatrix:
         if keep.size < 2:
             raise DataError(
                 f"drop_worst={fraction!r} leaves {self.systems[keep[0]]!r} alone of "
-                f"{self.n_systems} systems, and two are needed"
+                f"{self.n_systems} systems, and two are needed",
+                level=self.systems[keep[0]],
             )
         return self._part(range(self.n_topics), keep.tolist())
 

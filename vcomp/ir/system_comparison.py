@@ -338,7 +338,8 @@ def _families(matrix: ScoreMatrix, pairs: Pairs) -> Iterator[tuple[LongArray, Lo
         system, topic = map(display.levels_of, matrix.facets)
         raise DataError(
             f"{system} {one!r} and {other!r} have fewer than two {topic} in common{more}; leave "
-            f"{system} with few scores out with systems=[…]"
+            f"{system} with few scores out with systems=[…]",
+            level=one,
         )
     _, family = np.unique(np.packbits(common, axis=0).T, axis=0, return_inverse=True)
     order = np.argsort(family.ravel(), kind="stable")

@@ -141,7 +141,8 @@ def _columns(design: BrennanDesign, facets: Mapping[str, str] | None) -> dict[st
             )
             raise PlanError(
                 f"{name!r} is not a facet of the design '{design}', which has "
-                f"{', '.join(design.facets)}{hint}"
+                f"{', '.join(design.facets)}{hint}",
+                column=name,
             )
         if not isinstance(column, str):
             raise PlanError(

@@ -225,7 +225,8 @@ def _chosen(facet: str, compared: ComparedLevels, levels: Iterable[object] | Non
     names = compared.names
     if isinstance(levels, str):
         raise PlanError(
-            f"levels must be a list of {display.levels_of(facet)}, not the text {levels!r}"
+            f"levels must be a list of {display.levels_of(facet)}, not the text {levels!r}",
+            column=facet,
         )
     if levels is None:
         kept = list(range(len(names)))
@@ -242,7 +243,8 @@ def _chosen(facet: str, compared: ComparedLevels, levels: Iterable[object] | Non
     if len(kept) < 2:
         _check_estimable(facet, compared, compared.not_estimable)
         raise PlanError(
-            f"a comparison needs at least two {display.levels_of(facet)}, not {len(kept)}"
+            f"a comparison needs at least two {display.levels_of(facet)}, not {len(kept)}",
+            column=facet,
         )
     return np.array(kept, dtype=np.int64)
 
@@ -261,7 +263,9 @@ def _check_estimable(
             raise EstimationError(
                 f"the mean of {facet} {label_of(level)!r} over the levels of the other factors is "
                 f"not estimable, as some combinations have no rows; {others}fit {facet} without "
-                "its interactions"
+                "its interactions",
+                column=facet,
+                level=level,
             )
 
 
@@ -373,13 +377,15 @@ def _levels_of(
     if ddf is not None or cov_type is not None:
         raise PlanError(
             f"{facet} is random: errors of its predicted effects are normal, with the components "
-            "as if known; ddf= and cov_type= are for factors of the fixed part"
+            "as if known; ddf= and cov_type= are for factors of the fixed part",
+            column=facet,
         )
     if test != "t":
         name = in_formula(facet)
         raise PlanError(
             f"test={test!r} is for levels that are fixed, and {facet} is random: its predicted "
-            f"effects are shrunken. Use test='t', or fit C({name}) in place of (1|{name})"
+            f"effects are shrunken. Use test='t', or fit C({name}) in place of (1|{name})",
+            column=facet,
         )
     if access is None:
         differences, index = kept.differences(facet)

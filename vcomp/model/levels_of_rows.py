@@ -382,7 +382,8 @@ def factor_rows(access: RowAccess, code: str, most: int) -> LevelRows:
     if len(factor.levels) * p > most:
         raise EstimationError(
             f"comparisons of {code} were not stored: {len(factor.levels):,} levels with {p:,} "
-            "columns of the fixed part are too many; fit the model again"
+            "columns of the fixed part are too many; fit the model again",
+            column=code,
         )
     X = np.repeat(average_rows(fixed, column_means(access)), len(factor.levels), axis=0)
     X[:, -factor.n_columns :] = np.eye(len(factor.levels))[:, 1:]
@@ -421,7 +422,9 @@ def term_levels(access: RowAccess, term: int, predicted: EffectSolution) -> Term
         written = in_formula(name)
         raise EstimationError(
             f"the component of {name} is estimated at zero, so that all of its predicted effects "
-            f"are zero; to compare the levels as fixed, fit C({written}) in place of (1|{written})"
+            f"are zero; to compare the levels as fixed, fit C({written}) in place of "
+            f"(1|{written})",
+            term=name,
         )
     row = average_rows(design.fixed, column_means(access)) - design.x_origin
     return TermLevels(
@@ -544,7 +547,8 @@ class _Levels:
                 raise VcompError(
                     f"comparisons of {name} were not stored: {size:,} levels have "
                     f"{size * (size - 1) // 2:,} differences, and errors of differences are "
-                    f"stored for up to {_COMPARED} levels; fit the model again"
+                    f"stored for up to {_COMPARED} levels; fit the model again",
+                    column=name,
                 )
             levels = term_levels(self.access, term, effects)
             return StoredDifferences.of(levels.effects, levels.centre, levels.variances)

@@ -199,7 +199,8 @@ def _of_matrices(
         if chosen and len(chosen) < len(term):
             raise EstimationError(
                 f"effects of {matrix.groups} are correlated, and predictions with errors have all "
-                f"of them or none: level={[names[t] for t in term]!r} or 'population'"
+                f"of them or none: level={[names[t] for t in term]!r} or 'population'",
+                term=names[term[0]],
             )
         columns = [rows.slopes[t] for t in term]
         Z = np.column_stack([np.ones(n) if z is None else z for z in columns])

@@ -157,7 +157,8 @@ class MaximisedLikelihood:
                 raise EstimationError(
                     "a profile of covariance matrices and residual groups is for fits in which "
                     f"all are estimated, and this one holds {', '.join(estimate.held)}; use "
-                    "interval='wald', or fit without hold="
+                    "interval='wald', or fit without hold=",
+                    term=estimate.held[0],
                 )
             matrices = MatricesLikelihood(access.data.statistics, reml=estimate.method == "reml")
             return MaximisedMatrices(matrices, estimate, np.zeros(len(estimate.names), dtype=bool))
@@ -257,7 +258,8 @@ class MaximisedMatrices(MaximisedLikelihood):
         """Refuse: the profile of a fixed effect."""
         raise EstimationError(
             f"the profile of the fixed effect {name} is for models of intercepts with one "
-            "residual variance; use interval='wald' or fixed_effects()"
+            "residual variance; use interval='wald' or fixed_effects()",
+            column=name,
         )
 
 

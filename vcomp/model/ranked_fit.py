@@ -362,7 +362,9 @@ class RankedFit:
         others = [facet for facet in cells.facets if facet != ranked]
         sampled = next(iter(n), others[-1])
         if sampled == ranked:
-            raise PlanError(f"{ranked!r} is ranked, and has no size; give one of {others[0]!r}")
+            raise PlanError(
+                f"{ranked!r} is ranked, and has no size; give one of {others[0]!r}", column=ranked
+            )
         system = cells.facets[1 - cells.facets.index(sampled)]
         return cells.differences(system), n.get(sampled)
 

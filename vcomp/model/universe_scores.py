@@ -273,7 +273,8 @@ class UniverseScores(HasDStudies, Fitted):
                 raise PlanError(
                     f"universe_scores() has no {name}=: its scores are of the universe in which "
                     f"all facets are random; res.dstudy(…, {name}=…) has the coefficients and "
-                    "error variances of others"
+                    "error variances of others",
+                    column=name,
                 )
         if record.offset is not None:
             raise PlanError(

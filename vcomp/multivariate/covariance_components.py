@@ -249,7 +249,9 @@ def read_weights(weights: Any, variables: tuple[str, ...]) -> FloatArray:
             )
     for name, value in zip(variables, values, strict=True):
         if not is_real(value) or not np.isfinite(float(value)):
-            raise PlanError(f"the weight of {name!r} must be a finite number, not {value!r}")
+            raise PlanError(
+                f"the weight of {name!r} must be a finite number, not {value!r}", column=name
+            )
     w = np.array(values, dtype=float)
     if not w.any():
         raise PlanError("at least one weight must not be zero")
@@ -285,7 +287,8 @@ def check_shared(g: CovarianceComponents, w: FloatArray) -> None:
         if not shared[a, b]:
             raise PlanError(
                 f"{g.variables[a]!r} and {g.variables[b]!r} share no levels of any facet: they "
-                "have no composite"
+                "have no composite",
+                column=g.variables[a],
             )
 
 

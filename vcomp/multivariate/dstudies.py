@@ -213,7 +213,8 @@ def plan_studies(
     for facet in sizes:
         if facet not in facets and facet in _OF_ONE:
             raise PlanError(
-                f"{facet}= is for one score; use res.composite(weights).dstudy(…, {facet}=…)"
+                f"{facet}= is for one score; use res.composite(weights).dstudy(…, {facet}=…)",
+                column=facet,
             )
         check_known(facet, facets, "unknown facet {}; the G-study has", column=facet)
     object_ = _object(facets, sizes) if object_ is None else object_

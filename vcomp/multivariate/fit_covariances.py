@@ -334,7 +334,8 @@ def _check_variation(layout: VariableLayout) -> None:
         if not layout.y[layout.scores.of(a)].any():
             raise EstimationError(
                 f"the scores of variable {name!r} are all the same: the likelihood has no "
-                "maximum; leave it out, or use method='anova'"
+                "maximum; leave it out, or use method='anova'",
+                column=name,
             )
 
 

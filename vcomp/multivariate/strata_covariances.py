@@ -355,7 +355,8 @@ def check_residual(strata: Strata, variables: tuple[str, ...]) -> None:
     if flat.any():
         raise EstimationError(
             f"variable {variables[int(np.argmax(flat))]!r} has no residual variance: the "
-            "likelihood has no maximum; leave it out, or use method='anova'"
+            "likelihood has no maximum; leave it out, or use method='anova'",
+            column=variables[int(np.argmax(flat))],
         )
     values, vectors = np.linalg.eigh(M / np.outer(spread, spread))
     if values[0] < 1e-10:

@@ -192,7 +192,10 @@ def read_scores(
             f"{' + '.join(term for term in random.fixed if term != 'Intercept') or '0'}"
         )
     if not isinstance(independent, Iterable):
-        raise DesignError(f"independent must be a facet or a list of facets, not {independent!r}")
+        raise DesignError(
+            f"independent must be a facet or a list of facets, not {independent!r}",
+            column=independent,
+        )
     own = (independent,) if isinstance(independent, str) else tuple(independent)
     for f in own:
         said = "independent: {} is not a facet; facets are"
@@ -222,7 +225,8 @@ def _wide(
     if len(left) < 2:
         raise FormulaError(
             f"there is one dependent variable, {left[0]!r}; write several (verbal + maths ~ …), "
-            "name the column that distinguishes them with variable=, or use vcomp.fit for one"
+            "name the column that distinguishes them with variable=, or use vcomp.fit for one",
+            column=left[0],
         )
     frame = None if data is None else _columns(left, random, data, environment)
     names = [plain_name(name) for name in left]
@@ -254,12 +258,14 @@ def _long(
     if variable in random.facets:
         raise DesignError(
             f"{variable!r} names the dependent variables and is not a facet of them; leave it "
-            "out of the random terms"
+            "out of the random terms",
+            column=variable,
         )
     if variable in names_in(left[0]):
         raise DataError(
             f"variable={variable!r} names the column of the scores; it must name the column with "
-            "the dependent variable of each score"
+            "the dependent variable of each score",
+            column=variable,
         )
     frame = _columns(left, random, data, environment, variable)
     column = frame[variable]
@@ -402,7 +408,8 @@ def _check_arrangement(parts: _VariableModels) -> None:
                 raise DesignError(
                     f"the design is not the same for all variables: {_nesting(facet, here)} in "
                     f"{parts.names[0]!r}, and {_nesting(facet, there)} in {name!r}; several "
-                    "dependent variables need one design"
+                    "dependent variables need one design",
+                    column=name,
                 )
 
 

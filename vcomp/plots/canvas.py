@@ -347,5 +347,6 @@ def require_columns(frame: pd.DataFrame, columns: Iterable[str], what: str) -> N
     if missing:
         raise DataError(
             f"{what} has no column {', '.join(map(repr, missing))}; it has "
-            f"{', '.join(map(repr, frame.columns))}"
+            f"{', '.join(map(repr, frame.columns))}",
+            column=missing[0],
         )

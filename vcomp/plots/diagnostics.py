@@ -191,7 +191,8 @@ def replicates(
     finite = drawn[np.isfinite(drawn)]
     if finite.size < 2:
         raise DataError(
-            f"a histogram of {name} needs 2 replicates; there are {display.count(finite.size)}"
+            f"a histogram of {name} needs 2 replicates; there are {display.count(finite.size)}",
+            term=name,
         )
     if interval is not None and np.isnan(interval).any():
         raise DataError(f"the interval of {name} has an end that is not a number: {interval}")

@@ -365,7 +365,9 @@ def _read(scores: Any, response: str, names: Mapping[str, str | None]) -> pd.Dat
     given = {name: column for name, column in names.items() if column is not None}
     for name, column in {"response": response, **given}.items():
         if not isinstance(column, str):
-            raise DataError(f"{name}= is the name of a column, not a {type(column).__name__}")
+            raise DataError(
+                f"{name}= is the name of a column, not a {type(column).__name__}", column=name
+            )
     if not given.keys() & {"role", "assessor"}:
         raise DataError("role= and assessor= are both None: nothing distinguishes assessments")
     source = open_source(scores)

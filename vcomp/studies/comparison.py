@@ -526,6 +526,7 @@ def _costs(compared: MeasureComparison, cost: Any) -> dict[str, Any]:
     if missing:
         raise PlanError(
             f"cost has no entry for measure {missing[0]!r}{did_you_mean(missing[0], cost)}; with "
-            "costs by measure each needs one"
+            "costs by measure each needs one",
+            level=missing[0],
         )
     return {name: cost[name] for name in names}

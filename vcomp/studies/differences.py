@@ -248,7 +248,8 @@ def required_ratios(
     if unknown:
         raise PlanError(
             f"several facets of measure {unknown[0]!r} have sizes: pass facet= to "
-            "compare_measures for the one whose size is required"
+            "compare_measures for the one whose size is required",
+            level=unknown[0],
         )
     made = {
         name: requirement_ratio(study.components, study.plan, goal, coefficient, str(facet))
@@ -528,7 +529,8 @@ def _drawn(compared: ComparisonRecord, shared: str | Sequence[str]) -> list[str]
             raise EstimationError(
                 f"in measure {other!r} {' and '.join(partly[0])} are not fully crossed, so that "
                 "levels of several facets cannot be drawn jointly in all measures; use "
-                "interval='mover'"
+                "interval='mover'",
+                level=other,
             )
     return facets
 

@@ -282,7 +282,7 @@ def _distinct(measures: list[MeasureModel]) -> list[MeasureModel]:
     names = [m.name for m in measures]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
-        raise DataError(f"two measures are called {twice!r}")
+        raise DataError(f"two measures are called {twice!r}", level=twice)
     return measures
 
 
@@ -439,7 +439,9 @@ def _dstudy_arguments(
         raise PlanError("interval is given twice, in dstudy= and as interval=")
     twice = [name for name in n if name in (dstudy or {})]
     if twice:
-        raise PlanError(f"{twice[0]!r} is given twice, in dstudy= and as {twice[0]}=")
+        raise PlanError(
+            f"{twice[0]!r} is given twice, in dstudy= and as {twice[0]}=", column=twice[0]
+        )
     return {"alpha": alpha, "interval": interval, **(dstudy or {}), **n}
 
 

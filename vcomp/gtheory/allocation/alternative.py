@@ -288,7 +288,9 @@ def _refuse_falls(problem: SizeProblem, fewer: FloatArray, more: FloatArray, j: 
         raise PlanError(
             f"the cost falls from {display.number(low[k])} to {display.number(high[k])} when "
             f"{facet} grows from {display.count(fewer[k, j])} to {display.count(more[k, j])}"
-            f"{' with ' + ', '.join(held) if held else ''}: a cost must not fall when a size grows"
+            f"{' with ' + ', '.join(held) if held else ''}: a cost must not fall when a size "
+            "grows",
+            column=facet,
         )
 
 

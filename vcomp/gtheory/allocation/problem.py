@@ -373,7 +373,8 @@ def _objects(
         if strange:
             raise PlanError(
                 f"n_objects has {strange[0]!r}, which is not part of the object of measurement "
-                f"{plan.object}"
+                f"{plan.object}",
+                column=strange[0],
             )
     elif plan.objects == part:
         numbers = {next(iter(part)): given} | dict.fromkeys(list(part)[1:], 1)

@@ -113,7 +113,8 @@ def check_rows(one: ComparedFit, other: ComparedFit) -> None:
     if one.response != other.response:
         raise DataError(
             f"{pair} have the responses {one.response!r} and {other.response!r}: likelihoods of "
-            "different responses cannot be compared"
+            "different responses cannot be compared",
+            column=one.response,
         )
     given = one.weights, other.weights
     options = " and ".join("none" if w is None else w.option for w in given)
@@ -149,7 +150,8 @@ def check_rows(one: ComparedFit, other: ComparedFit) -> None:
     if not same or abs(mean - mean_2) > _SAME * spread + _ROUNDING * abs(mean):
         raise DataError(
             f"{pair} were fitted to different values of {one.response!r} (their means are "
-            f"{display.number(mean, 8)} and {display.number(mean_2, 8)})"
+            f"{display.number(mean, 8)} and {display.number(mean_2, 8)})",
+            column=one.response,
         )
 
 

@@ -116,7 +116,8 @@ class AssessorLayout:
                 such = f"one is of {shown(one.iloc[0])} and {shown(one.iloc[1])}"
             raise DataError(
                 f"no score belongs to the layout {self.name!r}, which has assessor "
-                f"{shown(own['assessor'])} of topic {shown(own['topic'])}; of the scores {such}"
+                f"{shown(own['assessor'])} of topic {shown(own['topic'])}; of the scores {such}",
+                level=self.name,
             )
         rest = frame.loc[belongs].reset_index(drop=True)
         rest = rest.drop(columns=list({topic, assessor, *keys} & set(rest.columns)))

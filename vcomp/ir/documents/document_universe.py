@@ -118,7 +118,9 @@ class DocumentUniverse:
             If there is no topic of this number; see :meth:`topic_number`.
         """
         if not 0 <= topic < len(self.topics):
-            raise DataError(f"topics are numbered from 0 to {len(self.topics) - 1}, not {topic!r}")
+            raise DataError(
+                f"topics are numbered from 0 to {len(self.topics) - 1}, not {topic!r}", level=topic
+            )
         first, last = int(self.starts[topic]), int(self.starts[topic + 1])
         assessors = self.judged_assessors[
             self.judged_starts[topic] : self.judged_starts[topic + 1]
@@ -199,7 +201,8 @@ class DocumentUniverse:
         if not found.size:
             raise DataError(
                 f"there is no topic {shown(topic)} among the {len(self.topics):,} of the "
-                f"universe, {shown(self.topics[0])} to {shown(self.topics[-1])}"
+                f"universe, {shown(self.topics[0])} to {shown(self.topics[-1])}",
+                level=topic,
             )
         return int(found[0])
 

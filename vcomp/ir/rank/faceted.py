@@ -290,7 +290,8 @@ def _centred(
         raise DataError(
             f"systems {str(systems[0])!r} and {str(systems[int(np.argmax(apart))])!r} are not "
             "connected by cells of the other facets that systems have in common, so that their "
-            "difference cannot be estimated; leave systems out"
+            "difference cannot be estimated; leave systems out",
+            level=systems[0],
         )
     # Adding 1/k 1 1' makes the matrix regular and the solution zero on average.
     effects = np.linalg.solve(laplacian + 1.0 / k, left_out.sum(axis=0))

@@ -426,7 +426,7 @@ def _check(X: FloatArray, systems: Sequence[str]) -> None:
         return
     if np.isinf(X).any():
         system = systems[int(np.flatnonzero(np.isinf(X).any(axis=0))[0])]
-        raise DataError(f"system {str(system)!r} has an infinite score")
+        raise DataError(f"system {str(system)!r} has an infinite score", level=system)
     n_topics = int(finite.any(axis=1).sum())
     if n_topics < 2:
         raise DataError(f"rank accuracy needs at least two topics; scores are on {n_topics}")
@@ -589,9 +589,11 @@ def _check_common(n: FloatArray, systems: Sequence[str], pairs: _Pairs) -> None:
     if few.size == 1:
         raise DataError(
             f"systems {one!r} and {other!r} have fewer than two topics in common, "
-            "so the variance of their difference is unknown"
+            "so the variance of their difference is unknown",
+            level=one,
         )
     raise DataError(
         f"{few.size:,} of {n.size:,} pairs of systems, {one!r} and {other!r} among them, "
-        "have fewer than two topics in common, so the variances of their differences are unknown"
+        "have fewer than two topics in common, so the variances of their differences are unknown",
+        level=one,
     )

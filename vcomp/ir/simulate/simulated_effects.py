@@ -104,7 +104,8 @@ def level_codes(design: BrennanDesign, sizes: Mapping[str, LongArray]) -> Layout
                     f"{count:,} levels of {' and '.join(above)}"
                     if above
                     else "is nested in nothing"
-                )
+                ),
+                column=facet,
             )
         within = np.broadcast_to(size, count)
         first = np.cumsum(within) - within
