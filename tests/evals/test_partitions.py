@@ -28,3 +28,17 @@ def test_groups_are_those_of_pandas(n, names):
     of_groups = table.groupby(names, observed=True, dropna=False)["score"].transform("max")
     assert groups.are_constant(of_groups, names)
     assert not groups.repeated([*names, "c", "score"]).all()
+
+
+def test_groups_of_some_columns_are_counted_among_distinct_ones():
+    rng = np.random.default_rng(6)
+    table = pd.DataFrame(
+        {
+            "a": pd.Categorical(rng.choice(["x", "y", None], 600)),
+            "b": rng.integers(0, 9, 600),
+            "c": rng.integers(0, 4, 600),
+        }
+    )
+    groups = Partitions(table)
+    for names in (["b", "a", "c"], ["c", "a"], ["a"], ["b", "c"], ["a", "c"]):
+        assert groups.n_groups(names) == len(table[names].drop_duplicates())

@@ -441,7 +441,12 @@ def occurring_levels(values: pd.Categorical) -> pd.Categorical:
     """Return values without the levels that do not occur; unchanged if all do."""
     occurs = np.zeros(len(values.categories) + 1, dtype=bool)
     occurs[values.codes] = True  # the last if a value is missing
-    return values if occurs[:-1].all() else values.remove_unused_categories()
+    if occurs[:-1].all():
+        return values
+    places = np.append(np.cumsum(occurs[:-1]) - 1, -1)
+    kept = values.categories[occurs[:-1]]
+    dtype = type(values.dtype)(kept, values.ordered)
+    return type(values).from_codes(places[values.codes], dtype=dtype, validate=False)
 
 
 def _plain(name: str, column: pd.Series) -> Any:

@@ -527,9 +527,9 @@ def study(
     scores, columns = opened(scores, columns)
     without = left_out(scores, system, metric, where)
     table, sampled = sampled_levels(scored_rows(scores, score, metric, columns, where), sampled)
-    roles = roles_of(table, system, score, sampled, fixed)
-    of_data = read_prices(prices, roles), read_budget(budget, prices)
     groups = Partitions(table)
+    roles = roles_of(table, system, score, sampled, fixed, groups)
+    of_data = read_prices(prices, roles), read_budget(budget, prices)
     _check_varying(table, roles, groups)
     is_repeated = groups.n_groups(roles.cell) < len(table)
     if is_repeated and groups.are_constant(table[score], roles.cell):
@@ -546,7 +546,8 @@ def study(
     means, comparisons, lacking = _compared(
         fit, roles, table[system].iloc[0], weights, test, alpha
     )
-    if table[score].isin([0.0, 1.0]).all():
+    values = table[score].to_numpy()
+    if ((values == 0.0) | (values == 1.0)).all():
         means[["low", "high"]] = means[["low", "high"]].clip(0.0, 1.0)
     if comparisons is not None:
         ranks = comparisons.ranks()[["rank", "low", "high"]]
@@ -620,7 +621,7 @@ def _check_varying(table: pd.DataFrame, roles: Roles, groups: Partitions) -> Non
     score = table[roles.score]
     if score.dtype.kind not in "fiub":
         return
-    if len(score.unique()) == 1:
+    if score.min() == score.max():
         raise DataError(
             f"all scores are {display.number(float(score.iloc[0]))}: they show neither "
             "differences nor errors",

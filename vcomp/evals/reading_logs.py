@@ -122,11 +122,12 @@ def assemble(runs: Sequence[Run], notes: Iterable[str], columns: Mapping[str, st
     """
     notes = [*notes, *_of_files(runs)]
     runs = [run for run in runs if run.samples or len(run.rows) or run.unreadable]
-    rows = joined([r.rows.assign(number=np.full(len(r.rows), k)) for k, r in enumerate(runs)])
+    numbers = [np.full(len(run.rows), k, np.int32) for k, run in enumerate(runs)]
+    rows = joined([run.rows.assign(number=n) for run, n in zip(runs, numbers, strict=True)])
     n_of = dict[str, Any]()
     if len(rows):
         rows = _with_columns(rows, columns, any(run.format == "table" for run in runs))
-        is_log = np.array([run.format != "table" for run in runs])[rows["number"].to_numpy(int)]
+        is_log = np.array([run.format != "table" for run in runs])[rows["number"].to_numpy()]
         rows, on_names = _with_names(rows, is_log)
         notes += on_names
         repeated = _replaced(rows, runs)
@@ -182,7 +183,9 @@ def _empty() -> pd.DataFrame:
 
 
 def _per_run(numbers: pd.Series, runs: Sequence[Run]) -> Any:
-    return np.bincount(numbers.to_numpy(np.int64), minlength=len(runs))
+    if len(runs) == 1:
+        return np.array([len(numbers)])
+    return np.bincount(numbers.to_numpy(), minlength=len(runs))
 
 
 def _where(kept: BoolArray, rows: pd.DataFrame) -> pd.DataFrame:
@@ -195,7 +198,9 @@ def _selected(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     found = rows.reindex(columns=list(names)).reset_index(drop=True)
     for name in found:
         if hasattr(found[name], "cat"):
-            found[name] = occurring_levels(found[name].array)
+            levels = occurring_levels(found[name].array)
+            if len(levels.categories) < len(found[name].cat.categories):
+                found[name] = levels
     return found
 
 
@@ -325,7 +330,7 @@ def _replaced(rows: pd.DataFrame, runs: Sequence[Run]) -> BoolArray:
     """
     import pandas as pd
 
-    number = rows["number"].to_numpy(np.int64)
+    number = rows["number"].to_numpy()
     replaced = np.zeros(len(rows), dtype=bool)
     may_recur = np.array([not run.identity for run in runs])[number]
     if may_recur.any():

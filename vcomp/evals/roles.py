@@ -9,20 +9,29 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from keyword import iskeyword
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import BoolArray, LongArray
+from vcomp._typing import BoolArray
 from vcomp.exceptions import DataError, PlanError, did_you_mean, is_real
 from vcomp.formula import REPLICATE
+from vcomp.numerics.kernels import place_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _COUNTED = 4
 """Combinations of levels per row up to which a table of all is cheaper than a search."""
+
+
+_FEW = 2**10
+"""Range of whole numbers that are their own codes."""
+
+_FIRST = 2**16
+"""Rows that are looked at first."""
 
 
 class Partitions:
@@ -35,12 +44,33 @@ class Partitions:
 
     def __init__(self, table: pd.DataFrame) -> None:
         self._table = table
-        self._numbers: dict[Any, tuple[Any, int]] = {}
+        self._numbers: dict[Any, tuple[Any, int, bool]] = {}
+        self._n_groups: dict[frozenset[Any], int] = {}
+        self._levels: dict[frozenset[Any], dict[Any, Any]] = {}
 
     def n_groups(self, names: Sequence[Any]) -> int:
         """Return the number of combinations of levels that occur."""
-        codes, size = self._joined(names)
-        return int(np.count_nonzero(np.bincount(codes, minlength=size)))
+        wanted = frozenset(names)
+        if wanted not in self._n_groups:
+            finer = [known for known in self._levels if wanted <= known]
+            source = min(finer, key=lambda known: self._n_groups[known], default=None)
+            self._n_groups[wanted] = self._count(names, source)
+        return self._n_groups[wanted]
+
+    def _count(self, names: Sequence[Any], source: frozenset[Any] | None) -> int:
+        """Count combinations among rows, or distinct ones of more columns, and keep few."""
+        codes, size = self._joined(names, source)
+        n_rows, of_columns = codes.size, prod(self._numbered(name)[1] for name in names)
+        occurs = np.zeros(size, dtype=bool)
+        occurs[codes] = True
+        n = int(np.count_nonzero(occurs))
+        if n <= n_rows // 2 and size == of_columns:
+            del codes
+            rest, levels = np.flatnonzero(occurs), {}
+            for name in reversed(names):
+                rest, levels[name] = np.divmod(rest, self._numbered(name)[1])
+            self._levels[frozenset(names)] = levels
+        return n
 
     def repeated(self, names: Sequence[Any]) -> BoolArray:
         """Return which rows have the levels of an earlier one."""
@@ -50,33 +80,78 @@ class Partitions:
             return np.zeros(len(self._table), dtype=bool)
         return pd.Series(self._joined(names)[0]).duplicated().to_numpy()
 
+    def n_levels(self, name: Any) -> int:
+        """Return the number of levels of a column, missing ones not counted."""
+        has_missing = self._numbered(name)[2]
+        return self.n_groups([name]) - has_missing
+
     def are_constant(self, values: Any, names: Sequence[Any]) -> bool:
         """Return whether the values of rows with the same levels are all equal."""
-        codes, size = self._joined(names)
         values = np.asarray(values)
-        last = np.empty(size, values.dtype)
-        last[codes] = values
-        return bool((last[codes] == values).all())
+        # In most tables the first rows show that they are not.
+        for rows in (slice(0, _FIRST), slice(None)):
+            codes, size = self._joined(names, rows=rows)
+            last = np.empty(size, values.dtype)
+            last[codes] = values[rows]
+            if not (last[codes] == values[rows]).all():
+                return False
+        return True
 
-    def _joined(self, names: Sequence[Any]) -> tuple[LongArray, int]:
-        """Return a number for the levels of each row in some columns, and a bound of them."""
+    def _joined(
+        self,
+        names: Sequence[Any],
+        source: frozenset[Any] | None = None,
+        rows: slice = slice(None),
+    ) -> Any:
+        """Return a number for some levels of each row, and a bound of the numbers.
+
+        Parameters
+        ----------
+        names : columns
+        source : columns whose distinct combinations are numbered in place of the rows
+        rows : that are numbered
+        """
         import pandas as pd
 
-        codes, size = np.zeros(len(self._table), dtype=np.int64), 1
+        levels = None if source is None else self._levels[source]
+        whole = len(self._table) if levels is None else next(iter(levels.values())).size
+        n_rows = len(range(whole)[rows])
+        codes, size = np.zeros(n_rows, dtype=np.int32), 1
         for name in names:
-            own, n = self._numbered(name)
-            codes, size = codes * n + own, size * n
-            if size > _COUNTED * codes.size:
+            own, n, _ = self._numbered(name)
+            if size * n >= 2**31:
+                codes = codes.astype(np.int64)
+            place_rows(codes, (own if levels is None else levels[name])[rows], n)
+            size *= n
+            if size > _COUNTED * n_rows:
                 codes, found = pd.factorize(codes)
                 size = found.size
         return codes, size
 
-    def _numbered(self, name: Any) -> tuple[Any, int]:
-        """Return the level of each row in a column, missing ones among them."""
+    def _numbered(self, name: Any) -> tuple[Any, int, bool]:
+        """Return levels of the rows of a column, a bound of them, and whether some are missing."""
         if name not in self._numbers:
-            codes, levels = self._table[name].factorize(use_na_sentinel=False)
-            self._numbers[name] = codes.astype(np.int32), max(len(levels), 1)
+            codes, size, has_missing = _levels(self._table[name])
+            codes = codes.astype(np.min_scalar_type(-max(size, 1)), copy=False)
+            self._numbers[name] = codes, max(size, 1), has_missing
         return self._numbers[name]
+
+
+def _levels(column: pd.Series) -> tuple[Any, int, bool]:
+    """Return codes of levels, a missing one among them, their number, and if there is one."""
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        codes, size = column.cat.codes.to_numpy(), len(column.cat.categories)
+        if codes.size and codes.min() < 0:
+            return np.where(codes < 0, np.int32(size), codes), size + 1, True
+        return codes, size, False
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "i" and len(column):
+        low, high = int(column.min()), int(column.max())
+        if high - low < _FEW:
+            return column.to_numpy() - low, high - low + 1, False
+    codes, levels = column.factorize(use_na_sentinel=False)
+    return codes, len(levels), bool(pd.isna(levels).any())
 
 
 SAMPLED, FIXED, NUMBERED = ("item", "prompt", "judge"), ("task",), ("epoch", "run", "seed")
@@ -219,6 +294,7 @@ def roles_of(
     score: str,
     sampled: Collection[str],
     fixed: Collection[str],
+    groups: Partitions | None = None,
 ) -> Roles:
     """Return the roles of the columns of a table.
 
@@ -227,6 +303,7 @@ def roles_of(
     table : a row for each score; items that are nested in tasks have names of their own
     model, score : columns
     sampled, fixed : columns that have other roles than by default
+    groups : of the table, if it has been numbered
 
     Raises
     ------
@@ -236,11 +313,12 @@ def roles_of(
         If nothing is sampled, or a column that has no role separates scores.
     """
     _check_named(table, model, score, sampled, fixed)
+    groups = groups or Partitions(table)
     present = [c for c in (*SAMPLED, *FIXED, *NUMBERED) if c in table and c not in (model, score)]
     by_default = [c for c in present if c not in sampled and c not in fixed]
     of_samples = [*(c for c in by_default if c in SAMPLED), *sampled]
     of_all = [*(c for c in by_default if c in FIXED), *fixed]
-    levels = {c: int(table[c].nunique()) for c in (model, *of_samples, *of_all, *present)}
+    levels = {c: groups.n_levels(c) for c in (model, *of_samples, *of_all, *present)}
     several = [c for c in of_samples if levels[c] > 1]
     single = [c for c in of_samples if levels[c] == 1]
     constant = tuple(c for c in of_all if levels[c] > 1)
@@ -260,7 +338,6 @@ def roles_of(
         )
     cell = [model, *several, *constant]
     numbering = [c for c in by_default if c in NUMBERED and levels[c] > 1]
-    groups = Partitions(table)
     check_cells(table, [*cell, *numbering], score, groups=groups)
     if numbering and groups.n_groups([*cell, *numbering]) < len(table):
         repeated = groups.repeated([*cell, *numbering])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vcomp._typing import IntArray
 from vcomp.exceptions import DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -170,14 +171,87 @@ def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
             else pd.Categorical.from_codes(np.full(len(frame), -1, np.int8), _no_levels())
             for frame in frames
         ]
-        known = [c for c in missing if len(c.categories)]
-        united = union_categoricals(known).categories if known else _no_levels()
-        codes = [
-            _recoded(c, united) if len(c.categories) else np.full(len(c), -1, np.int32)
-            for c in missing
-        ]
-        columns[name] = pd.Categorical.from_codes(np.concatenate(codes), united)
-    return pd.DataFrame(columns)
+        distinct = {id(c.categories): c for c in missing if len(c.categories)}
+        known = sorted(distinct.values(), key=lambda c: len(c.categories))
+        if all(_begins(known[-1].categories, c.categories) for c in known[:-1]):
+            # Levels that were numbered as they came have the numbers that they had before.
+            united = known[-1].categories if known else _no_levels()
+            codes = [c.codes for c in missing]
+        else:
+            united = union_categoricals(list(distinct.values())).categories
+            codes = [
+                _recoded(c, united) if len(c.categories) else np.full(len(c), -1, np.int32)
+                for c in missing
+            ]
+        whole = np.concatenate(codes)
+        columns[name] = pd.Categorical.from_codes(whole, united, validate=False)
+    return pd.DataFrame(columns, copy=False)
+
+
+def _begins(whole: pd.Index, levels: pd.Index) -> bool:
+    return bool(whole[: len(levels)].equals(levels))
+
+
+class GrowingLevels:
+    """Levels that are text, numbered as they come, over batches of values."""
+
+    def __init__(self) -> None:
+        self._number: dict[str, int] = {}
+        self._known: dict[str, tuple[pd.Index, IntArray]] = {}
+        self._categories = _no_levels()
+
+    def coded(self, values: Any) -> pd.Categorical:
+        """Return a batch of values as levels; missing ones and empty text are none.
+
+        Parameters
+        ----------
+        values : a Series, whose levels are text, numbers or anything that :func:`as_text` names
+        """
+        import pandas as pd
+
+        if isinstance(values.dtype, np.dtype) and values.dtype.kind == "i":
+            places = self._places("integer", pd.Index(values))
+        else:
+            if isinstance(values.dtype, pd.CategoricalDtype):
+                codes, distinct = values.cat.codes.to_numpy(), values.cat.categories
+            else:
+                try:
+                    codes, distinct = pd.factorize(values)
+                except TypeError:  # lists or objects, which have no hash
+                    codes, distinct = np.arange(len(values)), values
+            if pd.api.types.infer_dtype(distinct, skipna=False) == "string":
+                numbers = self._places("string", pd.Index(distinct))
+            else:
+                numbers = self._numbers(distinct.tolist())
+            places = np.append(numbers, np.int32(-1))[codes]
+        if len(self._number) > len(self._categories):
+            self._categories = pd.Index(list(self._number))
+        return pd.Categorical.from_codes(places, self._categories, validate=False)
+
+    def _places(self, kind: str, values: pd.Index) -> IntArray:
+        """Return the numbers of values of a kind, of which most came before."""
+        known, numbers = self._known.get(kind, (values[:0], np.zeros(0, np.int32)))
+        places = known.get_indexer(values)
+        is_new = places < 0
+        if is_new.any():
+            new = values[is_new].unique()
+            known = known.append(new)
+            numbers = np.append(numbers, self._numbers(new.tolist()))
+            self._known[kind] = known, numbers
+            places = known.get_indexer(values)
+        return numbers[places]
+
+    def _numbers(self, values: Sequence[Any]) -> IntArray:
+        texts, number = map(_text_or_none, values), self._number
+        return np.array(
+            [-1 if text is None else number.setdefault(text, len(number)) for text in texts],
+            dtype=np.int32,
+        )
+
+
+def _text_or_none(value: Any) -> str | None:
+    is_missing = value is None or (isinstance(value, float) and value != value)
+    return None if is_missing or (isinstance(value, str) and not value) else as_text(value)
 
 
 def renamed(table: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:

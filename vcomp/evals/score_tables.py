@@ -11,6 +11,7 @@ import numpy as np
 from vcomp.evals.log_files import Damage, LogFile, UnreadableError, parsed
 from vcomp.evals.run_rows import (
     NOT_SCORED,
+    GrowingLevels,
     Run,
     Wanted,
     as_categories,
@@ -107,8 +108,10 @@ def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
             f"columns are {', '.join(map(repr, names[:20]))}"
         )
     source = _parquet if file.is_parquet else _json if file.is_json else _csv
-    frames = [_converted(_renamed(frame, renamed, file.name)) for frame in source(file, damage)]
-    rows = joined(frames)
+    levels: dict[str, GrowingLevels] = {}
+    rows = joined(
+        [_converted(_renamed(frame, renamed, file.name), levels) for frame in source(file, damage)]
+    )
     yield Run(file.name, NAME, rows, samples=len(rows), unreadable=damage.named)
 
 
@@ -121,8 +124,14 @@ def _renamed(frame: pd.DataFrame, names: Mapping[str, str], file: str) -> pd.Dat
     return frame.drop(columns=replaced).rename(columns=dict(names))
 
 
-def _converted(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return levels as categories and scores as numbers, with the reasons for missing ones."""
+def _converted(frame: pd.DataFrame, known: dict[str, GrowingLevels]) -> pd.DataFrame:
+    """Return levels as categories and scores as numbers, with the reasons for missing ones.
+
+    Parameters
+    ----------
+    frame : some rows
+    known : levels of the rows before, by column; they are updated
+    """
     import pandas as pd
 
     scores, problems = _scores(frame["score"] if "score" in frame else [None] * len(frame))
@@ -130,28 +139,31 @@ def _converted(frame: pd.DataFrame) -> pd.DataFrame:
     for name in frame:
         values = frame[name]
         if name == "epoch":
-            numbers = pd.to_numeric(values, errors="coerce")
-            if numbers.notna().all() and (numbers % 1 == 0).all():
-                columns[name] = numbers.to_numpy(np.int64)
+            numbers = _whole_numbers(values)
+            if numbers is not None:
+                columns[name] = numbers
                 continue
             name = "repetition"
         if name != "score" and not _is_nested(values):
-            columns[str(name)] = _levels(values)
+            columns[str(name)] = known.setdefault(str(name), GrowingLevels()).coded(values)
     if problems is not None:
         columns["problem"] = as_categories(problems)
-    return pd.DataFrame(columns, index=pd.RangeIndex(len(frame)))
+    return pd.DataFrame(columns, index=pd.RangeIndex(len(frame)), copy=False)
 
 
-def _levels(values: pd.Series) -> pd.Categorical:
-    """Return values as levels that are text, written once for each level."""
+def _whole_numbers(values: pd.Series) -> Any:
+    """Return numbers of epochs in four bytes, or in eight if one is large; None of others."""
     import pandas as pd
 
-    try:
-        codes, uniques = pd.factorize(values)
-    except TypeError:  # lists or objects, which have no hash
-        return as_categories(_with_none(values))
-    found = as_categories(_with_none(uniques))
-    return pd.Categorical.from_codes(np.append(found.codes, -1)[codes], found.categories)
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.astype(object)
+    numbers = pd.to_numeric(values, errors="coerce")
+    if numbers.dtype.kind not in "iu":
+        if not (numbers.notna().all() and (numbers % 1 == 0).all()):
+            return None
+        numbers = numbers.astype(np.int64)
+    is_small = numbers.empty or (numbers.min() >= -(2**31) and numbers.max() < 2**31)
+    return numbers.to_numpy(np.int32 if is_small else np.int64)
 
 
 def _scores(values: Any) -> tuple[Any, list[str | None] | None]:
@@ -159,7 +171,7 @@ def _scores(values: Any) -> tuple[Any, list[str | None] | None]:
     kind = getattr(values, "dtype", np.dtype(object))
     if isinstance(kind, np.dtype) and kind.kind in "biuf":
         scores = values.to_numpy(float)
-        if np.isfinite(scores).all():
+        if kind.kind != "f" or np.isfinite(scores).all():
             return scores, None
         problems: list[str | None] = [None] * len(scores)
         for k in np.flatnonzero(~np.isfinite(scores)):
@@ -243,8 +255,11 @@ def _parquet(file: LogFile, damage: Damage) -> Iterator[pd.DataFrame]:
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(file.path) as stored:
+        # Text comes as numbers of a dictionary, which is that of the file.
+        kinds = pq.read_schema(file.path)
+        text = [f.name for f in kinds if pa.types.is_string(f.type)]
+        with pq.ParquetFile(file.path, read_dictionary=text) as stored:
             for batch in stored.iter_batches(batch_size=_STORED_ROWS):
-                yield batch.to_pandas()
+                yield batch.to_pandas(split_blocks=True)
     except (pa.ArrowException, OSError) as error:
         damage.add("the table", str(error).splitlines()[0])
