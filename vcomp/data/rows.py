@@ -161,7 +161,8 @@ class CompleteRows:
             If the response is not numeric, or not one number a row.
         """
         columns = plain_columns(frame, names_in(formula.response))
-        y = _response(formula.response, columns, environment, len(frame))
+        what = f"the response {formula.response!r}"
+        y = _numbers(formula.response, columns, environment, len(frame), what)
         with np.errstate(over="ignore", invalid="ignore"):
             is_finite = bool(np.isfinite(y.sum()))  # one pass: a sum keeps nan and infinity
         # A response that is a column is known to be complete then.
@@ -511,10 +512,6 @@ def _holds_numbers(column: pd.Series) -> bool:
 
     numbers = ("floating", "integer", "mixed-integer-float", "decimal", "integer-na")
     return column.dtype == object and infer_dtype(column, skipna=True) in numbers
-
-
-def _response(code: str, columns: Mapping[str, Any], environment: Any, n: int) -> FloatArray:
-    return _numbers(code, columns, environment, n, f"the response {code!r}")
 
 
 def _numbers(

@@ -86,25 +86,19 @@ def _add_rows(
     at : (q,) space for the next entry of each row
     """
     n_rows = out.shape[0]
+    weighted = weights.size > 0
     for i in range(n_rows):
         at[i] = indptr[i]
     for tile in range(0, x.shape[0], _TILE):
         for i in range(n_rows):
             e = at[i]
             end = indptr[i + 1]
-            if weights.size > 0:
-                while e < end and indices[e] < tile + _TILE:
-                    j = indices[e]
-                    w = weights[e]
-                    for c in range(WIDTH):
-                        out[i, c] += w * x[j, c]
-                    e += 1
-            else:
-                while e < end and indices[e] < tile + _TILE:
-                    j = indices[e]
-                    for c in range(WIDTH):
-                        out[i, c] += x[j, c]
-                    e += 1
+            while e < end and indices[e] < tile + _TILE:
+                j = indices[e]
+                w = weights[e] if weighted else 1.0
+                for c in range(WIDTH):
+                    out[i, c] += w * x[j, c]
+                e += 1
             at[i] = e
 
 
