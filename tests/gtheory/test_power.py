@@ -178,6 +178,63 @@ def test_the_size_that_sets_of_ranks_need():
     assert alike.sum(2).mean() == pytest.approx(size[1], abs=0.03)
 
 
+@pytest.mark.parametrize(
+    ("name", "goal"),
+    [
+        ("rel_sem", 0.3),
+        ("abs_sem", 0.4),
+        ("se_difference", 0.4),
+        ("width", 1.6),
+        ("rank_set", 3.0),
+    ],
+)
+def test_the_cheapest_design_has_the_goals_of_sizes(name, goal):
+    """Of designs with each number of raters, the cheapest with the items that the goal needs."""
+    plan = vcomp.from_components(P_I_A, sizes={"p": 5, "i": 12, "a": 4}).dstudy(i=5, a=5)
+    prices = {"i": 3.0, "a": 10.0, "i:a": 0.5}
+    found = plan.optimize(prices, goal=goal, coefficient=name)
+    sizes = found.best.sizes
+
+    def cost(i, a):
+        return 3.0 * i + 10.0 * a + 0.5 * i * a
+
+    grid = vcomp.from_components(P_I_A, sizes={"p": 5, "i": 12, "a": 4})
+    needed = grid.dstudy(i=5, a=list(range(2, 60))).required(goal, name, "i")
+    costs = {(r.n, r.held["a"]): cost(r.n, r.held["a"]) for r in (needed, *needed.further)}
+    assert (sizes["i"], sizes["a"]) in costs
+    assert found.best.cost == pytest.approx(min(costs.values()), rel=1e-12)
+
+
+def test_the_cheapest_design_for_a_width():
+    """All designs of up to 80 items and 60 raters, by the formulas."""
+    i, a = np.meshgrid(np.arange(2, 81), np.arange(2, 61), indexing="ij")
+    pi, pa, rest = P_I_A["pi"], P_I_A["pa"], P_I_A["pia"]
+    squares = np.stack([rest + a * pi, rest + i * pa, rest + 0.0 * i])
+    theta = squares[0] + squares[1] - squares[2]
+    df = theta**2 / (squares**2 / np.stack([i - 1, a - 1, (i - 1) * (a - 1)])).sum(0)
+    width = 2.0 * stats.t.isf(0.05, df) * np.sqrt(2.0 * theta / (i * a))
+    cost = np.where(width <= 1.5, 3.0 * i + 10.0 * a, np.inf)
+    plan = study(P_I_A, i=5, a=5)
+    found = plan.optimize({"i": 3.0, "a": 10.0}, goal=1.5, coefficient="width", alpha=0.1)
+    assert found.best.cost == cost.min()
+    best = int(found.best.sizes["i"]) - 2, int(found.best.sizes["a"]) - 2
+    assert width[best] <= 1.5
+    for options, words in (
+        (
+            {"budget": 100.0, "coefficient": "width"},
+            "depends on degrees of freedom: give its goal=",
+        ),
+        ({"goal": 6.0, "coefficient": "rank_set", "n_objects": 6}, "of 6 have a mean size below"),
+        (
+            {"goal": 0.5, "coefficient": "rank_set", "n_objects": 6},
+            "a set of ranks has at least 1",
+        ),
+        ({"goal": 1.0, "coefficient": "width", "power": 0.8}, "power= are of a test"),
+    ):
+        with pytest.raises(PlanError, match=words):
+            plan.optimize({"i": 3.0, "a": 10.0}, **options)
+
+
 def test_a_size_that_does_not_exist():
     needed = study(P_I_A, i=10, a=2).required(0.1, "rel_err_var", "i")
     assert np.isinf(needed.n)

@@ -91,8 +91,8 @@ _SEARCH = options_of(
     option("--cut", "Cut scores λ: print the dependability Φ(λ).", metavar="X,X…"),
     option(
         "--coefficient",
-        "With --cost: Erho2 (the default), Phi, rel_err_var or abs_err_var. With --goal "
-        "alone: Erho2 or Phi, by default both.",
+        "Erho2, Phi, or an error: rel_err_var, abs_err_var, rel_sem, abs_sem, se_difference, "
+        "width, rank_set. By default Erho2 with --cost, and with --goal alone both coefficients.",
     ),
     _SEARCH,
     option("--plot picture", "With --cost: draw the frontier.", metavar="FILE"),

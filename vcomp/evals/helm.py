@@ -13,13 +13,13 @@ NAME = "helm"
 
 STATISTICS = "per_instance_stats.json"
 
-BESIDE = {"run_spec.json", "scenario.json", "scenario_state.json", "stats.json", "instances.json"}
-"""Files of a run beside its statistics, which may be large."""
+OTHERS = {"run_spec.json", "scenario.json", "scenario_state.json", "stats.json", "instances.json"}
+"""Other files in the folder of a run, which may be large."""
 
 
-def is_beside(file: LogFile) -> bool:
+def is_of_run(file: LogFile) -> bool:
     """Return whether a file belongs to a run whose statistics are read."""
-    return file.path.name in BESIDE and (file.path.parent / STATISTICS).exists()
+    return file.path.name in OTHERS and (file.path.parent / STATISTICS).exists()
 
 
 def recognises(file: LogFile, _: Wanted) -> bool:

@@ -502,7 +502,7 @@ def read(
     others: list[str] = []
     with found_logs(paths) as files:
         for file in files:
-            if helm.is_beside(file):
+            if helm.is_of_run(file):
                 continue
             damage = Damage(file.name, unreadable == "skip")
             known = _format_of(file, format, wanted, damage)

@@ -51,6 +51,9 @@ MOST_LEVELS = 2.0**30
 _AS_NORMAL = 1e8
 """Degrees of freedom above which t is normal to eight digits."""
 
+_MOST_ERROR = 1e100
+"""Error variance of a goal that any error meets."""
+
 _TRIED = 64
 """Sizes that are tried at once."""
 
@@ -272,22 +275,70 @@ def _ranks_left(
     significantly. Of two objects drawn from a normal population the observed difference has
     variance 2τ + se², so that over the estimate of its standard error it is a multiple of t.
     """
-    from scipy.special import stdtr
-
-    from vcomp.inference.pairwise import range_of_normals, studentized_isf
-
     values = used_components(study.components, study.negative).values
     tau = weights(study.components, plan).universe @ values
-    tail = range_of_normals(test.n_objects)
     degrees, places = np.unique(np.minimum(df, _AS_NORMAL), return_inverse=True)
-    bounds = studentized_isf(test.alpha, degrees, tail)
-    made = []
-    for se in errors.all:
-        spread = np.sqrt(np.maximum(2.0 * tau + se**2, 0.0))
-        share = np.divide(se, spread, out=np.ones_like(se), where=spread != 0.0)
-        alike = 1.0 - 2.0 * stdtr(degrees[places], -share * bounds[places] / math.sqrt(2.0))
-        made.append(1.0 + (test.n_objects - 1.0) * alike)
-    return made
+    bounds = _rank_bounds(degrees, test)[places]
+    return [_mean_set(se, degrees[places], bounds, tau, test.n_objects) for se in errors.all]
+
+
+def _rank_bounds(df: FloatArray, test: DifferenceTest) -> FloatArray:
+    """Return the multiples of standard errors from which two of all objects differ."""
+    from vcomp.inference.pairwise import range_of_normals, studentized_isf
+
+    tail = range_of_normals(test.n_objects)
+    return np.asarray(studentized_isf(test.alpha, df, tail) / math.sqrt(2.0))
+
+
+def _mean_set(
+    se: FloatArray, df: FloatArray, bounds: FloatArray, tau: FloatArray, n: int
+) -> FloatArray:
+    """Return the expected mean sizes of simultaneous sets of the ranks of n objects."""
+    from scipy.special import stdtr
+
+    spread = np.sqrt(np.maximum(2.0 * tau + se**2, 0.0))
+    share = np.divide(se, spread, out=np.ones_like(se), where=spread != 0.0)
+    alike = 1.0 - 2.0 * stdtr(df, -share * bounds)
+    return np.asarray(1.0 + (n - 1.0) * alike)
+
+
+def allowed_error(name: str, largest: float, df: float, tau: float, test: DifferenceTest) -> float:
+    """Return the error variance σ²(δ) with which a goal of a test is just met.
+
+    Parameters
+    ----------
+    name : one of :data:`OF_TESTS`
+    largest : the width, or mean size of a set of ranks
+    df : degrees of freedom of the error
+    tau : universe-score variance
+    test : of the objects
+    """
+    from scipy.special import stdtrit
+
+    degrees = np.array([min(df, _AS_NORMAL)])
+    if name == "width":
+        return float(0.5 * (largest / _widths(np.ones(1), degrees, test.alpha)[0]) ** 2)
+    alike = (largest - 1.0) / (test.n_objects - 1.0)
+    share = float(-stdtrit(degrees, 0.5 * (1.0 - alike))[0] / _rank_bounds(degrees, test)[0])
+    return _MOST_ERROR if share >= 1.0 else min(_MOST_ERROR, tau * share**2 / (1.0 - share**2))
+
+
+def tested_value(
+    name: str, se: FloatArray, df: FloatArray, tau: float, test: DifferenceTest
+) -> FloatArray:
+    """Return the width of intervals of differences, or the mean size of sets of ranks, (m,).
+
+    Parameters
+    ----------
+    name : one of :data:`OF_TESTS`
+    se, df : (m,) standard errors of a difference, and their degrees of freedom
+    tau : universe-score variance
+    test : of the objects
+    """
+    if name == "width":
+        return _widths(se, df, test.alpha)
+    degrees = np.minimum(df, _AS_NORMAL)
+    return _mean_set(se, degrees, _rank_bounds(degrees, test), np.array(tau), test.n_objects)
 
 
 def _widths(se: FloatArray, df: FloatArray, alpha: float) -> FloatArray:
@@ -329,12 +380,7 @@ def required_error(
     """
     if goal is None or not is_real(goal) or not 0.0 < goal < np.inf:
         raise PlanError(f"the goal of {name} must be a number above 0, not {goal!r}")
-    largest, given = float(goal), n_objects
-    if name == "rank_set":
-        if largest < 1.0:
-            raise PlanError(f"a set of ranks has at least 1, so a mean of {goal!r} is too small")
-        given = _objects_of(study) if n_objects is None else n_objects
-    test = DifferenceTest(0.05 if alpha is None else alpha, 2 if given is None else given)
+    largest, test = float(goal), test_of(study, name, goal, n_objects, alpha)
 
     def met(plan: DStudyPlan) -> Sequence[FloatArray]:
         return [np.where(np.isnan(of), np.nan, of <= largest) for of in errors_of(plan)]
@@ -354,6 +400,26 @@ def required_error(
     goal_words = OF_TESTS[name].format(value) if name in OF_TESTS else f"{ERRORS[name]} = {value}"
     df = None if name in ERRORS else partial(difference_df, study, n_objects=test.n_objects)
     return _required(study, facet, met, Goal(name, largest, goal_words, df))
+
+
+def test_of(
+    study: StudyRecord, name: str, goal: float, n_objects: int | None, alpha: float | None
+) -> DifferenceTest:
+    """Return the test whose intervals, or sets of ranks, are a goal.
+
+    Parameters
+    ----------
+    study : of the components
+    name : of the goal
+    goal : its value
+    n_objects, alpha : of the test; None for those of the study, or 2, and 0.05
+    """
+    given = n_objects
+    if name == "rank_set":
+        if goal < 1.0:
+            raise PlanError(f"a set of ranks has at least 1, so a mean of {goal!r} is too small")
+        given = _objects_of(study) if n_objects is None else n_objects
+    return DifferenceTest(0.05 if alpha is None else alpha, 2 if given is None else given)
 
 
 def _objects_of(study: StudyRecord) -> int:

@@ -402,7 +402,7 @@ class DStudy(InJson, display.Printed, StudyRecord):
         *,
         budget: float | None = None,
         goal: float | None = None,
-        coefficient: ObjectiveName = "Erho2",
+        coefficient: ObjectiveName | ErrorName = "Erho2",
         designs: str | Sequence[str] | None = None,
         bounds: Mapping[str, Any] | None = None,
         n_objects: Any = None,
@@ -427,7 +427,8 @@ class DStudy(InJson, display.Printed, StudyRecord):
         budget : upper limit of the cost of a measurement
         goal : instead of a budget, the value that the coefficient has to reach (an error
             variance: not to exceed)
-        coefficient : ``"Erho2"``, ``"Phi"``, ``"rel_err_var"`` or ``"abs_err_var"``
+        coefficient : ``"Erho2"``, ``"Phi"``, or an error as of :meth:`required`; ``"width"`` and
+            ``"rank_set"`` with a goal
         designs : alternatives in Brennan's notation; the study's own design if None
         bounds : facet → the size at which it is held, or (least, largest)
         n_objects : number of objects of measurement, where the cost has a price for them; with

@@ -1,7 +1,8 @@
 """The best design for a budget, or the cheapest that reaches a goal: reads the arguments.
 
 :mod:`~vcomp.gtheory.allocation.solve` finds the sizes of each design that is compared,
-:func:`best_for_power` the cheapest with which a test of a difference has some power.
+:func:`best_for_power` the cheapest with which a test of a difference has some power, or its
+interval some width.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -29,16 +30,22 @@ from vcomp.gtheory.allocation.problem import (
 from vcomp.gtheory.allocation.result import Allocation
 from vcomp.gtheory.plan import DStudyPlan, make_plans
 from vcomp.gtheory.power import (
+    ERRORS,
     MOST_LEVELS,
+    OF_TESTS,
     DifferenceTest,
+    ErrorName,
+    allowed_error,
     check_no_goal,
     check_no_test,
     check_power,
     difference_df,
     smallest_size,
+    test_of,
+    tested_value,
     true_difference,
 )
-from vcomp.gtheory.projection import QUANTITIES, ObjectiveName
+from vcomp.gtheory.projection import QUANTITIES, ObjectiveName, weights
 from vcomp.gtheory.study_record import S, StudyRecord
 from vcomp.inference import used_components
 
@@ -53,6 +60,80 @@ _STEPS, _CLOSER = 12, 0.01
 
 _SAME = 1.0 + 1e-12
 """Costs closer than this ratio are equal."""
+
+
+_VARIANCES = {
+    "rel_sem": ("rel_err_var", 1.0),
+    "abs_sem": ("abs_err_var", 1.0),
+    "se_difference": ("rel_err_var", 0.5),
+}
+"""Error variances of standard errors, and the multiples of their squares."""
+
+
+class DifferenceGoal(Protocol):
+    """A goal whose error variance depends on its degrees of freedom."""
+
+    def aim(self, df: float) -> Aim:
+        """Return the error variance that the goal allows with some degrees of freedom."""
+
+    def df(self, problem: SizeProblem, rows: FloatArray) -> FloatArray:
+        """Return the degrees of freedom of the error variance at (m, F) sizes."""
+
+    def is_met(self, problem: SizeProblem, values: FloatArray, rows: FloatArray) -> FloatArray:
+        """Return whether (m, F) sizes reach the goal, with (k,) components."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ErrorGoal:
+    """The width of an interval of a difference, or the mean size of sets of ranks, as the goal.
+
+    Attributes
+    ----------
+    study : of the components
+    test : of the differences
+    name : ``"width"`` or ``"rank_set"``
+    largest : that it may be
+    """
+
+    study: StudyRecord
+    test: DifferenceTest
+    name: str
+    largest: float
+
+    @property
+    def _tau(self) -> float:
+        values = used_components(self.study.components, self.study.negative).values
+        return float(
+            np.ravel(weights(self.study.components, self.study.plan).universe @ values)[0]
+        )
+
+    def aim(self, df: float) -> Aim:
+        """Return the error variance that the goal allows with some degrees of freedom, as an aim.
+
+        Parameters
+        ----------
+        df : of the error variance
+        """
+        words = OF_TESTS[self.name].format(display.number(self.largest))
+        goal = allowed_error(self.name, self.largest, df, self._tau, self.test)
+        return Aim("rel_err_var", goal=goal, words=words)
+
+    def df(self, problem: SizeProblem, rows: FloatArray) -> FloatArray:
+        """Return the degrees of freedom of the error variance at (m, F) sizes."""
+        return _df_at(self.study, self.test, problem, rows)
+
+    def is_met(self, problem: SizeProblem, values: FloatArray, rows: FloatArray) -> FloatArray:
+        """Return whether (m, F) sizes reach the goal, with (k,) components."""
+        se = np.sqrt(2.0 * np.maximum(problem.errors(rows, values), 0.0))
+        found = tested_value(self.name, se, self.df(problem, rows), self._tau, self.test)
+        return np.asarray(found <= self.largest)
+
+
+def _df_at(
+    study: StudyRecord, test: DifferenceTest, problem: SizeProblem, rows: FloatArray
+) -> FloatArray:
+    plan = replace(problem.plan, sizes=problem.sizes(rows))
+    return difference_df(study, plan, test.n_objects)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,8 +171,7 @@ class PowerGoal:
 
     def df(self, problem: SizeProblem, rows: FloatArray) -> FloatArray:
         """Return the degrees of freedom of the error variance at (m, F) sizes."""
-        plan = replace(problem.plan, sizes=problem.sizes(rows))
-        return difference_df(self.study, plan, self.test.n_objects)
+        return _df_at(self.study, self.test, problem, rows)
 
     def is_met(self, problem: SizeProblem, values: FloatArray, rows: FloatArray) -> FloatArray:
         """Return whether (m, F) sizes have the power, with (k,) components."""
@@ -101,7 +181,7 @@ class PowerGoal:
 
 
 def best_for_power(
-    problem: SizeProblem, values: FloatArray, goal: PowerGoal, top: int, near: float
+    problem: SizeProblem, values: FloatArray, goal: DifferenceGoal, top: int, near: float
 ) -> tuple[Alternative, Aim]:
     """Return the cheapest sizes of a design with some power, and the aim that they reach.
 
@@ -135,7 +215,7 @@ def best_for_power(
     return Alternative(problem, solution, errors, (float(costs[0]), float(errors[0]))), aim
 
 
-def _start(problem: SizeProblem, values: FloatArray, goal: PowerGoal) -> FloatArray | None:
+def _start(problem: SizeProblem, values: FloatArray, goal: DifferenceGoal) -> FloatArray | None:
     """Return some sizes with the power, of nearly the least cost; None if none have it."""
     df, sizes = math.inf, problem.lo
     for step in range(_STEPS):
@@ -158,7 +238,7 @@ def _start(problem: SizeProblem, values: FloatArray, goal: PowerGoal) -> FloatAr
 
 
 def _cheaper(
-    problem: SizeProblem, values: FloatArray, goal: PowerGoal, start: FloatArray
+    problem: SizeProblem, values: FloatArray, goal: DifferenceGoal, start: FloatArray
 ) -> list[FloatArray]:
     """Return designs with the power, the cheapest among them."""
     most = float(problem.costs(start[None, :])[0])
@@ -225,7 +305,7 @@ def _too_many(problem: SizeProblem, facet: str, last: int) -> PlanError:
 def _smallest_last(
     problem: SizeProblem,
     values: FloatArray,
-    goal: PowerGoal,
+    goal: DifferenceGoal,
     row: FloatArray,
     last: int,
     most: float,
@@ -264,7 +344,7 @@ def optimize(
     cost: Any,
     budget: float | None = None,
     goal: float | None = None,
-    coefficient: ObjectiveName = "Erho2",
+    coefficient: ObjectiveName | ErrorName = "Erho2",
     designs: str | Sequence[str] | None = None,
     bounds: Mapping[str, Any] | None = None,
     n_objects: Any = None,
@@ -291,7 +371,9 @@ def optimize(
     budget : upper limit of the cost of a measurement
     goal : instead of a budget, the value that the coefficient has to reach (an error variance:
         not to exceed)
-    coefficient : ``"Erho2"``, ``"Phi"``, ``"rel_err_var"`` or ``"abs_err_var"``
+    coefficient : ``"Erho2"``, ``"Phi"``, or an error: ``"rel_err_var"``, ``"abs_err_var"``,
+        ``"rel_sem"``, ``"abs_sem"``, ``"se_difference"``; with a goal also ``"width"`` and
+        ``"rank_set"``, as of :meth:`~vcomp.gtheory.DStudy.required`
     designs : alternatives in Brennan's notation, ``["p x i x a", "p x (a:i)"]``; the study's own
         if None
     bounds : facet → the size at which it is held, or (least, largest) with None for no bound
@@ -389,8 +471,21 @@ def _read_power(
     goal: Any,
     coefficient: str,
     n_objects: Any,
-) -> PowerGoal | None:
-    """Return the power that is the goal, or None if there is no difference to find."""
+) -> DifferenceGoal | None:
+    """Return the goal of a test: power at a difference, a width or sets of ranks; or None."""
+    if difference is None and coefficient in OF_TESTS:
+        check_no_test(power=power)
+        if goal is None or budget is not None:
+            raise PlanError(
+                f"{coefficient!r} depends on degrees of freedom: give its goal=; a budget= is "
+                "spent on coefficient='rel_err_var'"
+            )
+        largest = _positive("the goal", goal)
+        tested = n_objects if is_whole(n_objects) else None
+        test = test_of(study, coefficient, largest, tested, alpha)
+        if coefficient == "rank_set" and largest >= test.n_objects:
+            raise PlanError(f"sets of the ranks of {test.n_objects} have a mean size below that")
+        return ErrorGoal(study, test, coefficient, largest)
     if difference is None:
         check_no_test(power=power, alpha=alpha)
         return None
@@ -407,16 +502,20 @@ def _read_power(
 
 
 def _read_aim(budget: float | None, goal: float | None, coefficient: str) -> Aim:
-    check_one_of("coefficient", coefficient, tuple(QUANTITIES))
+    check_one_of("coefficient", coefficient, (*QUANTITIES, *_VARIANCES, *OF_TESTS))
     if (budget is None) == (goal is None):
         given = "both are" if budget is not None else "neither is"
         raise PlanError(
             "give either budget=, for the best design within it, or goal=, for the cheapest "
             f"design that reaches it; {given} given"
         )
+    name, factor = _VARIANCES.get(coefficient, (coefficient, 1.0))
     if budget is not None:
-        return Aim(coefficient, budget=_positive("the budget", budget))
+        return Aim(name, budget=_positive("the budget", budget))
     goal = _positive("the goal", goal)
+    if coefficient in _VARIANCES:
+        words = f"{ERRORS[coefficient]} = {display.number(goal, 10)}"
+        return Aim(name, goal=factor * goal**2, words=words)
     if coefficient in ("Erho2", "Phi") and goal >= 1.0:
         raise PlanError(f"the goal of a coefficient must be between 0 and 1, not {goal!r}")
     return Aim(coefficient, goal=goal)
