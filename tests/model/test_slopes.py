@@ -231,6 +231,26 @@ def test_what_has_no_test_says_why(res, term, words):
         res.test("g[x]", test="score")
 
 
+def test_advice_on_effects_of_a_factor_is_not_to_split_them():
+    """(c||g) keeps the levels of c correlated: it is the same model as (c|g)."""
+    rng = np.random.default_rng(7)
+    g, c = np.repeat(np.arange(15), 12), np.tile(list("abc") * 4, 15)
+    y = rng.normal(size=15)[g] * np.where(c == "a", 1.0, 1.5) + 0.3 * rng.normal(size=180)
+    data = pd.DataFrame({"y": y, "g": g, "c": c, "two": np.where(c == "a", "a", "b")})
+    for factor in ("c", "two"):
+        fit = vcomp.fit(f"y ~ {factor} + ({factor}|g)", data)
+        assert "is singular" in fit.status
+        assert "||" not in fit.status
+        with pytest.raises(vcomp.EstimationError) as caught:
+            vcomp.fit(f"y ~ {factor} + ({factor}|g)", data, hold={"g": 1.0})
+        assert "||" not in str(caught.value)
+    term = "g[(Intercept),two[T.b]]"
+    with pytest.raises(vcomp.EstimationError, match="is a covariance") as caught:
+        fit.test(term)
+    assert str(caught.value).endswith(f"res.profile({term!r}) has its interval")
+    assert term in fit.profile(term).conf_int().index
+
+
 def test_draws_have_the_covariances_of_the_fit(res):
     drawn = res.simulate(4000, rng=1).to_numpy()
     V = _dense(res)[0]

@@ -16,6 +16,10 @@ _FAR = 1e3
 """Largest distance of the mean of a column from zero, in standard deviations: variances at zero
 are then fourth powers of it times those inside the data, and keep four digits."""
 
+_FEWEST, _WITHOUT_VARIANCE = 2, 1e-14
+"""Columns of a factor, and the variance of a combination of columns, in its squared mean, below
+which it is a constant up to rounding error."""
+
 _CONSTANT = 1e-11
 """Spread of a column, in its size, below which it is a constant."""
 
@@ -89,11 +93,13 @@ class CovarianceBlocks:
         its variances are those of its terms
     columns : for each bar its columns; None for an intercept alone
     n_residuals : number of residual variances, the last components
+    contained : clauses on intercepts that were left out, as effects of a factor contain them
     """
 
     matrices: tuple[EffectMatrix, ...]
     columns: tuple[EffectColumns | None, ...]
     n_residuals: int = 1
+    contained: tuple[str, ...] = ()
 
     @property
     def terms(self) -> tuple[tuple[int, ...], ...]:
@@ -207,6 +213,15 @@ class CodedBar:
     mean: FloatArray
     cov: FloatArray
 
+    @property
+    def contains_intercept(self) -> bool:
+        """Whether the columns add up to a constant without having an intercept, as of a factor."""
+        if INTERCEPT in self.part.names or self.mean.size < _FEWEST:
+            return False
+        whole = self.cov + np.outer(self.mean, self.mean)
+        a = np.linalg.lstsq(whole, self.mean, rcond=None)[0]
+        return float(a @ self.cov @ a) <= _WITHOUT_VARIANCE * float(a @ self.mean) ** 2
+
     @classmethod
     def of_rows(
         cls,
@@ -262,7 +277,8 @@ def learn_blocks(
     """
     terms: list[RandomTerm] = []
     own: list[EffectColumns | None] = []
-    for term, bar in zip(formula.random, coded, strict=True):
+    bars, contained = _without_contained(list(zip(formula.random, coded, strict=True)))
+    for term, bar in bars:
         own.append(None if bar is None else _learned(term, bar))
         names = (INTERCEPT,) if bar is None else bar.part.names
         terms += [term.of_column(name) for name in names]
@@ -276,7 +292,35 @@ def learn_blocks(
             term=twice,
         )
     n_residuals = len(by_column.residual_names)
-    return by_column, CovarianceBlocks(by_column.matrices, tuple(own), n_residuals)
+    return by_column, CovarianceBlocks(by_column.matrices, tuple(own), n_residuals, contained)
+
+
+def _without_contained(
+    bars: list[tuple[RandomTerm, CodedBar | None]],
+) -> tuple[list[tuple[RandomTerm, CodedBar | None]], tuple[str, ...]]:
+    """Return the bars without intercepts that others contain, and clauses on these.
+
+    With σ² of the intercept and Λ of the effects of a factor at each level, Λ + σ²11' is all that
+    the data show, and is a covariance matrix: (0 + c | g) has the likelihood of (c || g).
+    """
+    clauses = []
+    for term, bar in list(bars):
+        groups = frozenset(term.facets)
+        place = next(
+            (i for i, (t, _) in enumerate(bars) if t.is_intercept and groups == {*t.facets}), None
+        )
+        if bar is None or place is None or not bar.contains_intercept:
+            continue
+        intercept = bars[place][0]
+        at = next(i for i, (_, b) in enumerate(bars) if b is bar)
+        # In its place, so that facets keep their order.
+        bars[place] = replace(term, facets=intercept.facets, name=intercept.name), bar
+        del bars[at]
+        clauses.append(
+            f"{intercept.written} is left out, as the effects of {term.written} contain it, and "
+            "the data show the sum of both covariance matrices alone"
+        )
+    return bars, tuple(clauses)
 
 
 def _learned(term: RandomTerm, bar: CodedBar) -> EffectColumns:

@@ -418,7 +418,7 @@ def test_advice_on_effects_that_others_contain_leads_on():
     frame["d"] = np.where(rng.random(144) < 0.5, "u", "v")
     frame["y"] = rng.normal(size=144) + rng.normal(size=12)[frame["g"]] * frame["x"]
     for text, advice in (
-        ("(c * x||g)", "the effects of c contain the intercept of g: write (c|g) for both"),
+        ("(c * x||g)", "contain that of x: leave (0 + x|g) out"),
         ("(c|g) + (0 + x|g) + (0 + c:x|g)", "contain that of x: leave (0 + x|g) out"),
         ("(c|g) + (0 + d|g)", "leave out a slope or a term"),
     ):
@@ -460,42 +460,90 @@ def test_climbs_next_to_a_small_residual_and_a_singular_matrix_converge(seed):
     assert res.vcomp["Residual"] == pytest.approx(1e-8, rel=0.4)
 
 
-@pytest.mark.parametrize(
-    ("text", "repeats", "names"),
-    [
-        ("y ~ c + (c|g)", 1, ("g", "g[c[T.b]]", "g[(Intercept),c[T.b]]", "Residual")),
-        ("y ~ c + (c||g)", 2, ("g", "g[c[a]]", "g[c[a],c[b]]", "write (c|g) for both")),
-    ],
-)
-def test_components_that_cannot_be_distinguished(text, repeats, names):
-    # With one row of each level of c in each group, the residual is a part of the matrix of c;
-    # (c||g) has an intercept as a part of it.
+def test_components_that_cannot_be_distinguished():
+    # With one row of each level of c in each group, the residual is a part of the matrix of c.
     rng = np.random.default_rng(3)
     frame = pd.DataFrame({"g": np.repeat(np.arange(12), 3), "c": list("abc") * 12})
-    frame = pd.concat([frame] * repeats, ignore_index=True)
-    frame["y"] = rng.normal(size=len(frame)) + rng.normal(size=12)[frame["g"]]
+    frame["y"] = rng.normal(size=36) + rng.normal(size=12)[frame["g"]]
     with pytest.raises(DesignError, match="cannot distinguish the components") as caught:
-        vcomp.VarianceComponentsModel(text, frame).fit()
+        vcomp.VarianceComponentsModel("y ~ c + (c|g)", frame).fit()
+    names = ("g", "g[c[T.b]]", "g[(Intercept),c[T.b]]", "Residual")
     assert all(name in str(caught.value) for name in names)
-    assert ("write" in str(caught.value)) == ("||" in text)
-    if "||" in text:
-        vcomp.VarianceComponentsModel(text.replace("||", "|"), frame).fit()
+    assert "write" not in str(caught.value)
 
 
-def test_the_likelihood_of_a_factor_with_two_bars_is_a_ridge_of_that_of_one():
-    rng = np.random.default_rng(0)
+def _of_factor(seed=0):
+    rng = np.random.default_rng(seed)
     g, c = np.repeat(np.arange(20), 9), np.tile(np.repeat([0, 1, 2], 3), 20)
     y = rng.normal(size=180) + rng.normal(size=(20, 3))[g, c] + rng.normal(size=20)[g]
-    frame = pd.DataFrame({"y": y, "g": g, "c": np.array(list("abc"))[c]})
-    one = vcomp.fit("y ~ c + (0 + c|g)", frame)
-    for held in (0.0, 0.1, 0.4):
-        res = vcomp.fit("y ~ c + (c||g)", frame, hold={"g": held})
-        assert res.llf == pytest.approx(one.llf, rel=1e-11)
-        moved = one.vcomp.drop("Residual") - held
-        pd.testing.assert_series_equal(
-            res.vcomp[moved.index], moved, rtol=1e-5, atol=1e-6, check_names=False
-        )
-    assert vcomp.fit("y ~ c + (c|g)", frame).llf == pytest.approx(one.llf, rel=1e-11)
+    return pd.DataFrame({"y": y, "g": g, "c": np.array(list("abc"))[c]})
+
+
+@pytest.mark.parametrize("method", ["reml", "ml"])
+def test_a_factor_with_two_bars_has_the_maximum_of_lme4s_expansion(method):
+    """That of V = Z(Σ + a11')Z' + σ²I by group over a and Σ, which no a above 0 exceeds."""
+    from scipy.optimize import minimize
+
+    frame = _of_factor()
+    Y, Z = frame["y"].to_numpy().reshape(20, 9), np.kron(np.eye(3), np.ones((3, 1)))
+
+    def deviance(theta):
+        L = np.zeros((3, 3))
+        L[np.tril_indices(3)] = theta[:6]
+        V = Z @ (L @ L.T + theta[6] ** 2) @ Z.T + theta[7] ** 2 * np.eye(9)
+        W = np.linalg.inv(V)
+        A = 20.0 * Z.T @ W @ Z
+        r = Y - Z @ np.linalg.solve(A, Z.T @ W @ Y.sum(axis=0))
+        value = 20.0 * np.linalg.slogdet(V)[1] + np.einsum("gi,ij,gj->", r, W, r)
+        n = 180
+        if method == "reml":
+            n, value = 177, value + np.linalg.slogdet(A)[1]
+        return value + n * np.log(2.0 * np.pi)
+
+    res = vcomp.fit("y ~ c + (c||g)", frame, method=method)
+    assert list(res.vcomp.index[:3]) == ["g[c[a]]", "g[c[b]]", "g[c[c]]"]
+    said = "(1|g) is left out, as the effects of (0 + c | g) contain it"
+    assert said in res.status
+    assert said in " ".join(str(res.summary()).split())
+    start = np.array([1.0, 0.1, 1.0, 0.1, 0.1, 1.0, 0.5, 1.0])
+    ends = [minimize(deviance, start * k, method="BFGS", tol=1e-9) for k in (1.0, 0.5, 2.0)]
+    assert min(end.fun for end in ends) == pytest.approx(-2.0 * res.llf, abs=1e-6)
+    L, (a, sigma) = np.zeros((3, 3)), ends[0].x[6:]
+    assert a**2 > 1e-3  # another point of the ridge
+    L[np.tril_indices(3)] = ends[0].x[:6]
+    names = [f"g[c[{level}]]" for level in "abc"]
+    np.testing.assert_allclose(np.diagonal(L @ L.T + a**2), res.vcomp[names], rtol=1e-3)
+    assert sigma**2 == pytest.approx(res.vcomp["Residual"], rel=1e-3)
+    assert vcomp.fit("y ~ c + (c|g)", frame, method=method).llf == pytest.approx(res.llf)
+
+
+def test_an_intercept_that_a_factor_contains_is_left_out_of_every_model():
+    frame = _of_factor(2)
+    rng = np.random.default_rng(5)
+    frame = frame.assign(
+        x=rng.normal(size=180), h=np.arange(180) // 9 % 4, far=1e4 + rng.normal(size=180)
+    )
+    for text, same in (
+        ("(1|g) + (1|h) + (0 + c|g)", "(0 + c|g) + (1|h)"),
+        ("(x + c||g)", "(0 + c|g) + (0 + x|g)"),
+        ("(c||h/g)", "(0 + c|h) + (0 + c|h:g)"),
+        ("(1|h:g) + (0 + c|g:h)", "(0 + c|h:g)"),
+    ):
+        one, other = (vcomp.fit(f"y ~ c + {own}", frame) for own in (text, same))
+        assert one.llf == pytest.approx(other.llf, rel=1e-11)
+        for read in (
+            vcomp.fit(f"y ~ c + {text}", frame, stream=True),
+            sum(
+                vcomp.accumulate(f"y ~ c + {text}", frame[frame["g"] % 2 == k]) for k in (0, 1)
+            ).fit(),
+        ):
+            np.testing.assert_allclose(
+                read.vcomp[one.vcomp.index], one.vcomp, rtol=1e-6, atol=1e-7
+            )
+            assert "is left out" in read.status
+        assert vcomp.VarianceComponentsResults.from_json(one.to_json()).status == one.status
+    # A covariate far from zero is nearly an intercept, and none.
+    assert "left out" not in vcomp.fit("y ~ x + (1|g) + (0 + x + far|g)", frame).status
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from vcomp.estimators.likelihood.matrices_likelihood import (
 )
 from vcomp.estimators.options import Known, known_components, on_constant_slopes, start_of
 from vcomp.exceptions import DesignError, EstimationError
+from vcomp.formula import EffectMatrix
 from vcomp.statistics import Statistics
 
 
@@ -188,10 +189,11 @@ def _known(likelihood: MatricesLikelihood, names: tuple[str, ...], options: Clim
         missing = [names[i] for i in places if not known.held[i]]
         if missing and len(missing) < len(places):
             every = ", ".join(f"{names[i]!r}: …" for i in places)
+            without = ", or write || in place of | for effects that are not correlated"
+            without = "" if _is_of_factor(matrix) else without
             raise EstimationError(
                 f"hold= has a part of the covariance matrix of {matrix.groups}, and not "
-                f"{', '.join(missing)}; hold the whole matrix, {{{every}}}, or write || in place "
-                "of | for effects that are not correlated",
+                f"{', '.join(missing)}; hold the whole matrix, {{{every}}}{without}",
                 term=missing[0],
             )
     r = likelihood.n_residuals
@@ -258,7 +260,7 @@ def _check_distinct(
     involved = [n for n, c in zip(names, change / unit, strict=True) if abs(c) > 1e-4]
     others = ", or residual=" if likelihood.n_residuals > 1 else ""
     general = f"leave out a slope or a term{others}{on_constant_slopes(involved)}"
-    advice = _contained(involved, names) or general
+    advice = _contained(involved) or general
     raise DesignError(
         f"these data cannot distinguish the components {', '.join(involved)}: another choice of "
         f"them gives the scores the same covariance matrix; {advice}",
@@ -266,11 +268,8 @@ def _check_distinct(
     )
 
 
-def _contained(involved: Sequence[str], names: Sequence[str]) -> str:
-    """Return what to write for an effect that those of a factor contain; "" without one.
-
-    The effects of c at each level contain the intercept, and the slopes of c:x that of x.
-    """
+def _contained(involved: Sequence[str]) -> str:
+    """Return what to write for slopes of x that those of c:x contain; "" without them."""
     for name in involved:
         group, _, effect = name.partition("[")
         parts = effect.removesuffix("]").split(":")
@@ -282,12 +281,6 @@ def _contained(involved: Sequence[str], names: Sequence[str]) -> str:
             return (
                 f"the slopes of {factors} contain that of {within}: leave (0 + {within}|{group}) "
                 "out"
-            )
-        has_slopes = any(n.startswith(f"{group}[(Intercept),") for n in names)
-        if not within and group in involved and not has_slopes:
-            return (
-                f"the effects of {factors} contain the intercept of {group}: write "
-                f"({factors}|{group}) for both"
             )
     return ""
 
@@ -334,13 +327,20 @@ _CLOSE = 2.0
 
 def _of_two(likelihood: MatricesLikelihood, names: tuple[str, ...], term: Sequence[int]) -> str:
     """Return a clause on the correlation of two effects, which is 1 or −1; empty for more."""
-    if len(term) != 2:
-        return "; leave out a slope, or write || in place of | for effects without correlations"
     matrix = next(m for m in likelihood.blocks.matrices if m.places[0][0] == term[0])
+    if len(term) != 2:
+        without = ", or write || in place of | for effects without correlations"
+        return f"; leave out a slope{'' if _is_of_factor(matrix) else without}"
+    without = "; || in place of | is the model without one"
     return (
         f". res.profile('corr({names[matrix.places[0][1]]})') shows which correlations the data "
-        "allow; || in place of | is the model without one"
+        f"allow{'' if _is_of_factor(matrix) else without}"
     )
+
+
+def _is_of_factor(matrix: EffectMatrix) -> bool:
+    """Whether a bar has effects of a factor's levels, which || keeps correlated, as in lme4."""
+    return any("[" in effect for effect in matrix.effects)
 
 
 def _status(likelihood: MatricesLikelihood, end: ConeMaximum, names: tuple[str, ...]) -> str:
@@ -366,7 +366,7 @@ def _status(likelihood: MatricesLikelihood, end: ConeMaximum, names: tuple[str, 
             f"another maximum of the log-likelihood is only {display.number(end.drops[0], 2)} "
             "lower: the data hardly decide between the two"
         )
-    clauses += slopes_of_levels(likelihood, names)
+    clauses += [*likelihood.blocks.contained, *slopes_of_levels(likelihood, names)]
     return f"Converged; {'; '.join(clauses)}." if clauses else "Converged."
 
 

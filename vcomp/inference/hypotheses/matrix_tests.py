@@ -80,11 +80,11 @@ def effect_test(stats: Statistics, estimate: Estimate, term: str, test: str) -> 
     own = next(m for m in stats.blocks.matrices for row in m.places if at in row)
     variances = [row[i] for i, row in enumerate(own.places)]
     if at not in variances:
-        raise EstimationError(
-            f"{term!r} is a covariance: fit the model with || in place of | as well, and "
-            "compare() the two",
-            term=term,
-        )
+        if any("[" in effect for effect in own.effects):  # || keeps those of a factor correlated
+            advice = f"res.profile({term!r}) has its interval"
+        else:
+            advice = "fit the model with || in place of | as well, and compare() the two"
+        raise EstimationError(f"{term!r} is a covariance: {advice}", term=term)
     if own.effects[variances.index(at)] == "(Intercept)" and len(variances) > 1:
         raise EstimationError(
             f"σ²({term}) is the variance where the slopes' columns are 0, and has no test next to "

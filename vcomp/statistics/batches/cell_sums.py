@@ -487,10 +487,10 @@ def with_effects(cells: Chunk, coding: RowCoding, table: CellTable) -> Chunk:
     # Columns of [y X Z] in the sums, and by what they are divided; −1 is a column of ones.
     at, scale = list(range(1 + p)), [1.0] * (1 + p)
     effects: list[FloatArray | None] = []
-    places = () if coding.slopes is None else coding.slopes.places
-    for own, place in zip(
-        cells.blocks.columns, places or (None,) * len(cells.blocks.columns), strict=True
-    ):
+    slopes = coding.slopes
+    places = () if slopes is None else tuple(zip(slopes.parts, slopes.places, strict=True))
+    for own in cells.blocks.columns:
+        place = next((at for part, at in places if own is not None and part is own.part), None)
         if own is None or place is None:
             effects.append(None)
             at.append(-1)
