@@ -1,4 +1,4 @@
-"""What is written of an evaluation: its page as JSON, and aggregates of Every Eval Ever.
+"""Stored forms of an evaluation: its page as JSON, and aggregates of Every Eval Ever.
 
 Aggregates are scores of models with their uncertainty, a file a model.
 """
