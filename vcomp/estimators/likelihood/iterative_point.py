@@ -214,6 +214,16 @@ class NearInverse:
         product: FloatArray = x / self._system.diagonal[:, None]
         return product - self._U @ (self._weights[:, None] * (self._U.T @ x))
 
+    def log_along(self) -> tuple[FloatArray, FloatArray]:
+        """Return W = D^½U with columns of length 1, and log Ŝ − Ŝ + 1 along W, eq. (8.5a)."""
+        D, U = self._system.diagonal, self._U
+        scale = np.sqrt(self._weights)
+        inverse = scale[:, None] * (U.T @ (D[:, None] * self._H)) * scale
+        values, vectors = np.linalg.eigh(0.5 * (inverse + inverse.T))
+        logs = -(vectors * np.log(np.where(values > 0.0, values, 1.0))) @ vectors.T
+        own = scale[:, None] * (U.T @ self._system.product(U)) * scale
+        return np.sqrt(D)[:, None] * U * scale, logs - own + np.eye(scale.size)
+
     def samples(self, z: FloatArray, x: FloatArray) -> _Samples:
         """Return what each probe z adds to the two diagonals, with x = S⁻¹z."""
         system, by_M = self._system, self._by_M(z)
@@ -750,7 +760,8 @@ class IterativePoint:
         """log|V_o| from each probe, eq. (8.5).
 
         Each is a quadrature with D^-½ S D^-½, which has a unit diagonal. The error of its first
-        moment is therefore known; it is the first-order error of the logarithm, and is removed.
+        moment is therefore known; it is the first-order error of the logarithm, and is removed. So
+        is that along a constant that moves between terms, which grows with the ratios.
         """
         system, s2 = self.system, self.residual
         log_V = self._stats.n * np.log(s2) - self._stats.log_weights
@@ -761,11 +772,14 @@ class IterativePoint:
         sizes = system.equations.sizes[1:]
         m, samples = sum(sizes), [np.zeros(0)]
         root = np.sqrt(system.diagonal)[:, None]
+        W, along = self._near.log_along() if m else (np.zeros((0, 0)), np.zeros((0, 0)))
         for part in slices(self.context.probes.count(sizes) if m else 0, COLUMNS_AT_ONCE):
-            b = root * self._probes(part)
+            z = self._probes(part)
+            b, a = root * z, W.T @ z
             solved = system.solve(b, None, float(np.sqrt(self.context.tol)))
             self.context.products.setdefault("likelihood", []).append(solved.iterations)
             logs, firsts = log_quadrature(solved)
-            samples.append(m * (logs - (firsts - 1.0)))
+            known = np.einsum("ic,ij,jc->c", a, along, a) - along.trace()
+            samples.append(m * (logs - (firsts - 1.0)) - known)
         found = np.concatenate(samples)
         return log_V + (found if found.size else np.zeros(1))
