@@ -7,13 +7,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from vcomp.inference.intervals.kernels import add_level_sums, write_constants, write_slopes
 from vcomp.inference.intervals.level_passes import (
     _add_few,
     _write_constants,
     _write_slopes,
     write_pulls,
 )
-from vcomp.inference.kernels.level_influences import add_level_sums, write_constants, write_slopes
 
 
 @pytest.mark.parametrize("has_finer", [False, True])

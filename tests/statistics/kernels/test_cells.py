@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.statistics.kernels.cells import add_to_cells, merge_cells
+from vcomp.statistics.kernels import add_to_cells, merge_cells
 
 
 def nothing(b, M, powers, dtype=np.int64):

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from vcomp.statistics.kernels.cells import squares_in_strata
+from vcomp.statistics.kernels import squares_in_strata
 
 
 def projection(shape, stratum):

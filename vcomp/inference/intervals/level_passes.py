@@ -19,8 +19,8 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk
 from vcomp.exceptions import EstimationError
+from vcomp.inference.intervals.kernels import add_level_sums, write_constants, write_slopes
 from vcomp.inference.intervals.margin_sums import Groups
-from vcomp.inference.kernels.level_influences import add_level_sums, write_constants, write_slopes
 from vcomp.numerics import MANY_ROWS, THREADS, check_memory
 from vcomp.numerics.kernels import at_once
 

@@ -1,4 +1,4 @@
-"""Rows → cells: means, squares within cells, and squares of contrasts along the axes of a grid."""
+"""Compiled loops from rows to cells: means, squares within cells, and those of contrasts."""
 
 from __future__ import annotations
 

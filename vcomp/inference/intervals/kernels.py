@@ -1,4 +1,4 @@
-"""The numbers of each group of a term from which influences are computed, and their sums by level.
+"""Compiled: numbers of groups from which influences are computed, and their sums by level.
 
 Influences of rows (docs/explanation/mathematics.md, eq. (10.17)) are added in one pass over coded
 rows, and are not stored. Called by :mod:`~vcomp.inference.intervals.level_passes`. The order of a

@@ -1,1 +1,0 @@
-"""Compiled loops over rows; each file is imported by its own name."""

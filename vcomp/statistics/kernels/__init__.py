@@ -1,5 +1,0 @@
-"""Loops over cells and strata, compiled by numba."""
-
-from lazy_loader import attach_stub
-
-__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
