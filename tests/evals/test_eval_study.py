@@ -670,6 +670,16 @@ def test_scores_that_are_copies():
         vcomp.evals.study(pd.concat([single, single]))
 
 
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_scores_that_are_all_right_or_wrong_have_limits(value):
+    """The exact interval of a binomial share."""
+    data = scores(models=1, items=20).assign(score=value)
+    ends = stats.binomtest(int(20 * value), 20).proportion_ci(0.9)
+    limit = f"at least {ends.low:.4f}" if value else f"at most {ends.high:.4f}"
+    with pytest.raises(vcomp.DataError, match=f"by 20 items, .* is {limit} \\(90 %\\)"):
+        vcomp.evals.study(data, alpha=0.1)
+
+
 def test_scores_without_errors_or_numbers():
     data = scores(models=2, items=6)
     apart = data.assign(score=(data["model"] == "m1").astype(float))

@@ -530,7 +530,7 @@ def study(
     groups = Partitions(table)
     roles = roles_of(table, system, score, sampled, fixed, groups)
     of_data = read_prices(prices, roles), read_budget(budget, prices)
-    _check_varying(table, roles, groups)
+    _check_varying(table, roles, groups, alpha)
     is_repeated = groups.n_groups(roles.cell) < len(table)
     if is_repeated and groups.are_constant(table[score], roles.cell):
         repeated = groups.repeated(roles.cell)
@@ -617,14 +617,31 @@ def _source(name: str, roles: Roles) -> str:
     return roles.repetition or roles.residual or name
 
 
-def _check_varying(table: pd.DataFrame, roles: Roles, groups: Partitions) -> None:
+def _of_equal(value: float, roles: Roles, alpha: float) -> str:
+    """Return what items that are all right, or all wrong, leave possible (Clopper & Pearson)."""
+    if value not in (0.0, 1.0):
+        return ""
+    items = max(roles.sampled, key=lambda f: roles.levels[f])
+    n = roles.levels[items]
+    limit = (0.5 * alpha) ** (1.0 / n)
+    end = (
+        f"at least {display.number(limit)}" if value else f"at most {display.number(1.0 - limit)}"
+    )
+    return (
+        f"; by {display.counted(n, items)}, if they are independent, the true mean of a "
+        f"{roles.model} is {end} ({display.level(alpha)})"
+    )
+
+
+def _check_varying(table: pd.DataFrame, roles: Roles, groups: Partitions, alpha: float) -> None:
     score = table[roles.score]
     if score.dtype.kind not in "fiub":
         return
     if score.min() == score.max():
+        value = float(score.iloc[0])
         raise DataError(
-            f"all scores are {display.number(float(score.iloc[0]))}: they show neither "
-            "differences nor errors",
+            f"all scores are {display.number(value)}: they show neither differences nor errors"
+            f"{_of_equal(value, roles, alpha)}",
             column=roles.score,
         )
     if groups.are_constant(score, [roles.model, *roles.fixed]):
