@@ -67,7 +67,7 @@ def _read_samples(file: LogFile, damage: Damage, metadata: tuple[str, ...]) -> R
         "seed": config.get("random_seed"),
         "model_args": config.get("model_args"),
     }
-    samples = _Samples(SampleRows((*_Samples.NAMES, *metadata), constant), metadata)
+    samples = _SampleLines(SampleRows((*_SampleLines.NAMES, *metadata), constant), metadata)
     file.objects(damage, samples.add)
     return Run(
         file.name,
@@ -81,7 +81,7 @@ def _read_samples(file: LogFile, damage: Damage, metadata: tuple[str, ...]) -> R
     )
 
 
-class _Samples:
+class _SampleLines:
     """Rows of the lines, and what was refused in them."""
 
     NAMES = ("item", "filter", "content", "metric", "epoch", "score", "problem")

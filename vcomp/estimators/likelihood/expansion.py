@@ -68,7 +68,7 @@ class LogDeterminant:
         return self._value + float(self._coefficients @ powers)
 
 
-class Responses:
+class ResponseSeries:
     """y'P y and β̂ of many responses, as series in logarithms of ratios.
 
     Parameters
@@ -115,7 +115,7 @@ class Responses:
 
 
 def node_values(
-    log_determinant: LogDeterminant, responses: Responses, centre: FloatArray
+    log_determinant: LogDeterminant, responses: ResponseSeries, centre: FloatArray
 ) -> Callable[[FloatArray], NodeValues]:
     """Return the values of many responses at ratios near the centre."""
     free: BoolArray = centre > 0.0

@@ -293,7 +293,11 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         self, sums: Sequence[CrossProducts], centre: FloatArray, width: FloatArray
     ) -> Callable[[FloatArray], NodeValues]:
         """Return the values of many responses of the same rows as a function of (k,) ratios."""
-        from vcomp.estimators.likelihood.expansion import LogDeterminant, Responses, node_values
+        from vcomp.estimators.likelihood.expansion import (
+            LogDeterminant,
+            ResponseSeries,
+            node_values,
+        )
 
         v, key = np.append(centre, 1.0), (centre.tobytes(), width.tobytes())
         if self._shared is None or self._shared[0] != key:
@@ -308,7 +312,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
 
             log_determinant = LogDeterminant(at, centre, width)
             self._shared = key, log_determinant
-        return node_values(self._shared[1], Responses(self._at(v), sums), centre)
+        return node_values(self._shared[1], ResponseSeries(self._at(v), sums), centre)
 
     def with_more_probes(self, v: FloatArray) -> IterativeLikelihood | None:
         """Return the engine with probes for a smaller error at `v`; None if there are enough."""
