@@ -343,7 +343,7 @@ def test_variances_of_prediction_with_all_unit_vectors(name, n_levels):
     exact = BlockedLikelihood(stats, reml=True)
     engine = IterativeLikelihood(stats, reml=True, probes=AllUnits(), n_levels=n_levels, tol=1e-14)
     for v in points(stats.n_terms + 1):
-        found, error = engine._at(v).conditional_variances()
+        _, found, error = engine._effect_variances(v)
         for of_term, expected in zip(found, exact.solution(v).conditional_var, strict=True):
             np.testing.assert_allclose(of_term, expected, rtol=1e-8, atol=1e-12)
         if error > iterative._ACCURATE:  # unit vectors differ much from each other
@@ -379,7 +379,7 @@ def test_errors_of_variances_of_combinations():
     v, X = np.array([0.5, 0.35, 0.25, 1.0]), np.ones((3000, 1))
     exact = _by_elimination(BlockedLikelihood(stats.cross_products, reml=True), v, groups, X)
     engine = IterativeLikelihood(stats.cross_products, reml=True)
-    found, errors = engine._at(v).combination_variances(groups, X)
+    found, _, errors = engine._at(v).combination_variances(groups, X)
     reached, known = (np.sqrt(np.mean(np.square(e / exact))) for e in (found - exact, errors))
     assert 0.9 < reached / known < 1.1
     assert known > iterative._ACCURATE
@@ -394,7 +394,7 @@ def test_variances_of_prediction_by_eight_probes():
         v = np.append(np.square(sds[:2]), sds[2] ** 2)
         exact = BlockedLikelihood(stats, reml=True).solution(v)
         engine = IterativeLikelihood(stats, reml=True)
-        found, error = engine.solution(v), engine._at(v).conditional_variances()[1]
+        found, error = engine.solution(v), engine._effect_variances(v)[2]
         shares = [
             a / b - 1.0 for a, b in zip(found.conditional_var, exact.conditional_var, strict=True)
         ]

@@ -10,6 +10,7 @@ docs/explanation/mathematics.md, section 8: traces follow from eq. (7.4) with tr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -226,16 +227,32 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
 
         They are nan, except for terms at zero, if their Monte Carlo error is above a fiftieth.
         """
-        point = self._at(v)
-        conditional, error = point.conditional_variances()
-        if error > _ACCURATE:
-            conditional = [np.where(x > 0.0, np.nan, 0.0) for x in conditional]
-        cov_beta, fixed = point.cov_beta, point.projected_fixed()
-        whole = [
-            of_term + v[t] ** 2 * np.einsum("ij,jk,ik->i", fixed[t], cov_beta, fixed[t])
-            for t, of_term in enumerate(conditional)
-        ]
+        whole, conditional, share = self._effect_variances(v)
+        if share > _ACCURATE:
+            nan = [np.where(x > 0.0, np.nan, 0.0) for x in conditional]
+            return nan, nan
         return whole, conditional
+
+    def _effect_variances(self, v: FloatArray) -> tuple[list[FloatArray], list[FloatArray], float]:
+        """Return both variances, and the root mean square of their errors, as shares of them."""
+        stats = self.stats
+        active = [t for t in range(stats.n_terms) if v[t] > 0.0]
+        ends = np.cumsum([0, *(stats.sizes[t] for t in active)]).tolist()
+        groups = np.full((ends[-1], stats.n_terms), -1)
+        for t, part in zip(active, pairwise(ends), strict=True):
+            groups[slice(*part), t] = np.arange(stats.sizes[t])
+        found = self._at(v).combination_variances(groups, np.zeros((ends[-1], stats.n_fixed)))
+        whole, conditional = ([np.zeros(q) for q in stats.sizes] for _ in range(2))
+        largest = 0.0
+        for t, part in zip(active, pairwise(ends), strict=True):
+            of_fixed, of_term, errors = (x[slice(*part)] for x in found)
+            # No effect is known better than if all others were, or worse than without scores.
+            least = 1.0 / (stats.group_n[t] / v[-1] + 1.0 / v[t])
+            shares = errors / np.maximum(of_term, least)
+            largest = max(largest, float(np.sqrt(np.mean(np.square(shares)))))
+            conditional[t] = np.clip(of_term, least, v[t])
+            whole[t] = conditional[t] + of_fixed - of_term
+        return whole, conditional, largest
 
     def combination_variances(
         self, v: FloatArray, groups: LongArray, X: FloatArray
@@ -248,7 +265,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         groups : (m, k) group of each term, −1 for none and of terms at zero
         X : (m, p) fixed part, centred as in the statistics
         """
-        found, errors = self._at(v).combination_variances(groups, X)
+        found, _, errors = self._at(v).combination_variances(groups, X)
         share = float(np.sqrt(np.mean(np.square(errors / found))))
         if share <= _ACCURATE:
             return found

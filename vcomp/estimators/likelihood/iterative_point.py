@@ -394,14 +394,8 @@ class IterativePoint:
         self, columns: int | LongArray, places: LongArray, solved: FloatArray
     ) -> list[FloatArray]:
         """Return Z_t'V_o⁻¹(w − Hs) of each term, for columns w and H of W and solutions s."""
-        projections = []
-        for t in range(self._stats.n_terms):
-            mine, rows = self._of_small(t, places), self._rows(t)
-            if mine is None:
-                projections.append(rows[:, columns] - rows[:, places] @ solved)
-            else:
-                projections.append(solved[mine] / self.v[t])
-        return projections
+        rows = {t: self._rows(t)[:, columns] for t in range(self._stats.n_terms)}
+        return list(self._without_fixed(rows, places, solved).values())
 
     def _of_small(self, term: int, places: LongArray) -> BoolArray | None:
         """Return which positions in W are of this term; None if it is at zero or not small."""
@@ -432,6 +426,14 @@ class IterativePoint:
         lead = right[self.active[0]] if self.active else np.zeros((0, width))
         tail = np.concatenate([np.zeros((0, width)), *(right[t] for t in self.active[1:])])
         return self.system.reduce(lead, tail)
+
+    def _solve(
+        self, right: Mapping[int, FloatArray], name: str, number: int = 0, tol: float = 0.0
+    ) -> tuple[Reduced, FloatArray, FloatArray]:
+        """Return the reduced right-hand sides b = Z'w, and the solution and residual of S."""
+        reduced = self._reduce(right)
+        solved = self.context.solve(self.system, {(name, number): reduced.tail}, tol)
+        return reduced, *solved[0]
 
     def _projected(
         self, right: Mapping[int, FloatArray], effects: dict[int, FloatArray]
@@ -474,8 +476,7 @@ class IterativePoint:
         self, name: str, right: dict[int, FloatArray], tol: float = 0.0
     ) -> tuple[dict[int, FloatArray], FloatArray]:
         """Return Z_t'V_o⁻¹w of every large term and b'C⁻¹b, from b = Z'w."""
-        reduced = self._reduce(right)
-        ((x, residual),) = self.context.solve(self.system, {(name, 0): reduced.tail}, tol)
+        reduced, x, residual = self._solve(right, name, tol=tol)
         forms = self.system.forms(reduced, x, residual)
         return self._projected(right, self._effects(reduced, x)), forms
 
@@ -503,10 +504,10 @@ class IterativePoint:
             for t in range(k)
         }
         ff = np.array([f[t] @ Zf[t] for t in range(k)])
-        reduced = self._reduce({t: Zf[t] for t in self.context.right})
-        sides, tol = {("average", 0): reduced.tail}, _OF_FORMS * self.context.tol
-        ((x, residual),) = self.context.solve(self.system, sides, tol)
-        solved = self.system.forms(reduced, x, residual)
+        right = {t: Zf[t] for t in self.context.right}
+        solved = self.system.forms(
+            *self._solve(right, "average", tol=_OF_FORMS * self.context.tol)
+        )
         places, M = self._outer()
         Df = np.column_stack([self._rows(t)[:, places].T @ f[t] for t in range(k)])
         forms: FloatArray = (0.5 * (ff + ff.T) - solved) / self.residual
@@ -599,39 +600,13 @@ class IterativePoint:
         for number, part in enumerate(slices(self.context.probes.count(size), COLUMNS_AT_ONCE)):
             z = self.context.probes.columns((term,), size, part.start, part.stop)
             right = {u: self.context.pairs.times(u, term, z) for u in (term, *self.active)}
-            reduced = self._reduce(right)
-            sides = {(f"zero {term}", number): reduced.tail}
-            ((x, residual),) = self.context.solve(self.system, sides)
             forms = np.einsum("ij,ij->j", z, right[term])
-            forms -= np.diagonal(self.system.forms(reduced, x, residual))
+            solved = self._solve(right, f"zero {term}", number)
+            forms -= np.diagonal(self.system.forms(*solved))
             samples.append(forms / self.residual)
         return np.concatenate(samples)
 
     # Variances of effects -----------------------------------------------------------------
-
-    def conditional_variances(self) -> tuple[list[FloatArray], float]:
-        """Return Var(û − u) of each term, the fixed effects known, and its largest relative error.
-
-        For terms in the equations σ²_e diag(C⁻¹) comes from the probes. The error is the root mean
-        square of that of the term's groups. See docs/explanation/mathematics.md, eq. (8.4a).
-        """
-        places, M = self._outer(with_fixed=False)
-        inverse = solve_positive(M, np.eye(places.size))
-        found = [np.zeros(size) for size in self._stats.sizes]
-        largest = 0.0
-        for t, (mean, error) in self._diagonals().items():
-            H = self._rows(t)[:, places]
-            small = np.einsum("ij,jk,ik->i", H, inverse, H)
-            found[t] = self.residual * mean + self.v[t] ** 2 * small
-            # No effect is known better than if all others were, or worse than without scores.
-            least = 1.0 / (self._stats.group_n[t] / self.residual + 1.0 / self.v[t])
-            shares = self.residual * error / np.maximum(found[t], least)
-            largest = max(largest, float(np.sqrt(np.mean(np.square(shares)))))
-            found[t] = np.clip(found[t], least, self.v[t])
-        for t in self.context.small:
-            if (mine := self._of_small(t, places)) is not None:
-                found[t] = np.diagonal(inverse)[mine]
-        return found, largest
 
     @cached_property
     def _known_diagonals(self) -> list[FloatArray]:
@@ -650,41 +625,31 @@ class IterativePoint:
                     np.ascontiguousarray(z[:, some]), np.ascontiguousarray(x[:, some])
                 )
 
-    def _diagonals(self) -> dict[int, tuple[FloatArray, FloatArray]]:
-        """Return the diagonal of C⁻¹ of each term in the equations, and its Monte Carlo errors."""
-        if not self.active:
-            return {}
-        known, count = self._known_diagonals, 0
-        sums = [np.zeros((2, part.size)) for part in known]
-        for found in self._samples_at_once():
-            count += found.z.shape[1]
-            for total, of_term in zip(sums, self._by_term(found), strict=True):
-                total += of_term.sum(axis=1), np.square(of_term).sum(axis=1)
-        n = max(count, 2)
-        spread = [np.maximum(s[1] - s[0] ** 2 / n, 0.0) / (n * (n - 1.0)) for s in sums]
-        return {
-            t: (part + s[0] / n, np.sqrt(of_mean))
-            for t, part, s, of_mean in zip(self.active, known, sums, spread, strict=True)
-        }
-
     def combination_variances(
         self, groups: LongArray, X: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return Var(x'β̂ + z'û − x'β − z'u) of combinations, and their Monte Carlo errors.
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return variances of x'β̂ + z'û − x'β − z'u; with β known; and their Monte Carlo errors.
+
+        See docs/explanation/mathematics.md, eq. (8.4a).
 
         Parameters
         ----------
         groups : (m, k) group of each term, −1 for none and of terms at zero
         X : (m, p) fixed part, centred as in the statistics
         """
-        found, sums = np.empty(len(groups)), np.zeros((2, len(groups)))
+        whole, conditional, count = np.empty(len(groups)), np.empty(len(groups)), 0
         places, M = self._outer()
-        inverse, count = solve_positive(M, np.eye(places.size)), 0
+        p, sums = self._stats.n_fixed, np.zeros((2, len(groups)))
+        inverse = solve_positive(M, np.eye(places.size))
+        of_small = solve_positive(M[p:, p:], np.eye(places.size - p))
         parts = list(slices(len(groups), _COMBINATIONS))
         for part in parts:
             weights, known = self._known(groups[part], X[part], places)
-            found[part] = np.einsum("ij,jk,ik->i", weights, inverse, weights)
-            found[part] += self.residual * known
+            whole[part] = np.einsum("ij,jk,ik->i", weights, inverse, weights)
+            small = weights[:, p:]
+            conditional[part] = np.einsum("ij,jk,ik->i", small, of_small, small)
+            whole[part] += self.residual * known
+            conditional[part] += self.residual * known
         for samples in self._samples_at_once():
             count += samples.z.shape[1]
             for part in parts:
@@ -692,7 +657,8 @@ class IterativePoint:
                 sums[:, part] += of_probes.sum(axis=1), np.square(of_probes).sum(axis=1)
         n = max(count, 2)
         spread = np.maximum(sums[1] - sums[0] ** 2 / n, 0.0) / (n * (n - 1.0))
-        return found + self.residual * sums[0] / n, self.residual * np.sqrt(spread)
+        rest = self.residual * sums[0] / n
+        return whole + rest, conditional + rest, self.residual * np.sqrt(spread)
 
     def _known(
         self, groups: LongArray, X: FloatArray, places: LongArray
