@@ -718,3 +718,6 @@ def test_known_variances_with_slopes_are_held(is_column):
     expected = -0.5 * (N * np.log(2 * np.pi) + np.linalg.slogdet(V)[1] + rest @ W @ rest)
     assert res.llf == pytest.approx(expected, rel=1e-10)
     np.testing.assert_allclose(res.fe_params, beta, rtol=1e-8)
+    # Matrices next to a held residual have no profile: the default is robust.
+    assert "robust" in str(res.summary())
+    pd.testing.assert_frame_equal(res.conf_int(), res.conf_int(interval="robust"))

@@ -40,10 +40,13 @@ _OF_FACETS = {
 def _is_profiled(record: FitRecord) -> bool:
     """Whether the likelihood is profiled by default: a residual that is held has no mean square.
 
-    Limits from approximate mean squares would cover a component near zero too seldom.
+    Limits from approximate mean squares would cover a component near zero too seldom. Covariance
+    matrices next to held components have no profile.
     """
     estimate = record.estimate
-    return RESIDUAL in estimate.held and estimate.converged and not estimate.monte_carlo
+    if record.components.matrices or estimate.monte_carlo:
+        return False
+    return RESIDUAL in estimate.held and estimate.converged
 
 
 POOLED = ("auto", "robust", "mls", "log", "wald")
