@@ -224,3 +224,28 @@ def test_robust_variances():
     found = res.anova(2, cov_type="robust").loc["a"]
     again = res.f_test("a[T.q] = 0, a[T.r] = 0, a[T.s] = 0", cov_type="robust")
     assert found["F"] == pytest.approx(again.statistic, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "term"),
+    [
+        ("factor(k) + x", "factor(k)"),
+        ("factor(k) + x", "as.factor(k)"),
+        ("factor(k)*x", "x:factor(k)"),
+        ("x + I(x^2)", "I(x^2)"),
+        ("x + `the kind`", "`the kind`"),
+        ("x + `the kind`", "Q('the kind')"),
+        ("x + class", "class"),
+    ],
+)
+def test_terms_are_named_as_the_formula_writes_them(fixed, term):
+    rng = np.random.default_rng(8)
+    k = rng.integers(0, 3, 90)
+    data = pd.DataFrame({"g": np.arange(90) % 9, "k": k, "x": rng.normal(size=90)})
+    data = data.assign(**{"the kind": np.array(list("abc"))[k], "class": np.array(list("uvw"))[k]})
+    data["y"] = rng.normal(size=90) + rng.normal(size=9)[data["g"]]
+    res = vcomp.fit(f"y ~ {fixed} + (1|g)", data)
+    table, found = res.anova(3), res.f_test(term)
+    row = table.loc[[":" in name for name in table.index]] if ":" in term else table.tail(1)
+    row = table.head(1) if term.endswith("factor(k)") and ":" not in term else row
+    assert found.p_value == pytest.approx(row["p_value"].item(), rel=1e-9)

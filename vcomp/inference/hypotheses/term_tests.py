@@ -17,7 +17,7 @@ from vcomp import display
 from vcomp._typing import FloatArray, LongArray
 from vcomp.design import Design
 from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
-from vcomp.formula import WIDE, FixedTerm, fixed_terms
+from vcomp.formula import WIDE, FixedTerm, fixed_terms, in_python
 from vcomp.inference.hypotheses.contrasts import FixedFit, columns_of_term
 from vcomp.statistics import Statistics
 
@@ -228,7 +228,10 @@ def f_test_of(fit: FixedFit, hypothesis: Any, ddf: str, cov_type: str) -> Hypoth
     """
     if not isinstance(hypothesis, str) or hypothesis.strip() in fit.names:
         return fit.f_test(hypothesis, ddf, cov_type)
-    name = hypothesis.strip()
+    name = in_python(hypothesis.strip())
+    column = next((n for n in fit.names if n.replace(" ", "") == name.replace(" ", "")), None)
+    if column is not None:
+        return fit.f_test(column, ddf, cov_type)
     if fit.design is None and columns_of_term(name, fit.names):
         columns = ", ".join(f"{column} = 0" for column in columns_of_term(name, fit.names))
         raise DataError(
