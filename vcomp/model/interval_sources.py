@@ -44,9 +44,8 @@ def _is_profiled(record: FitRecord) -> bool:
     matrices next to held components have no profile.
     """
     estimate = record.estimate
-    if record.components.matrices or estimate.monte_carlo:
-        return False
-    return RESIDUAL in estimate.held and estimate.converged
+    known = RESIDUAL in estimate.held and estimate.converged and not estimate.monte_carlo
+    return known and not record.components.matrices
 
 
 POOLED = ("auto", "robust", "mls", "log", "wald")
