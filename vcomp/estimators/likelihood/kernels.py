@@ -1,4 +1,4 @@
-"""Compiled loops over many small symmetric matrices, each of some rows and columns of a larger one."""
+"""Compiled loops over many small symmetric matrices: some rows and columns of a larger one each."""
 
 from __future__ import annotations
 
