@@ -1,4 +1,4 @@
-"""Compiled loops over many small symmetric matrices: some rows and columns of a larger one each."""
+"""Compiled loops over many small symmetric matrices, each a part of a larger one."""
 
 from __future__ import annotations
 
