@@ -1,25 +1,37 @@
-"""Processor seconds of studies of large evaluations, as multiples of a pass over their scores.
+"""Processor seconds of studies of large evaluations, and their memory.
 
-``python -m benchmarks.eval_scale MODELS ITEMS RUNS [MISSING]``: 0/1 scores in a Parquet file.
+``python -m benchmarks.eval_scale MODELS ITEMS RUNS [--missing SHARE] [--only PART,…]`` writes 0/1
+scores to a Parquet file, and reports each part in a process of its own: ``study`` (twice, as the
+first one compiles), ``robust`` intervals of a study, ``fit`` in batches, and ``dask`` on two
+workers of a thread each. Seconds are of all threads, and a run of numba's cache is warm.
 """
 
 from __future__ import annotations
 
+import argparse
+import gc
 import resource
-import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import vcomp
+from benchmarks.measure import in_fresh_process
+
+_FORMULA = "score ~ C(model) + (1|item) + (1|model:item)"
+
+_ROW_GROUPS = 10
+"""Row groups, of a model each, in a partition of Dask."""
 
 
 def write(path: Path, models: int, items: int, runs: int, missing: float) -> int:
-    """Write simulated scores, and return how many."""
+    """Write simulated scores, a row group for each model, and return how many."""
     rng, n = np.random.default_rng(0), 0
     easy = 1.2 * rng.normal(size=items)
     names = ("model", "item", "epoch", "score")
@@ -40,25 +52,86 @@ def write(path: Path, models: int, items: int, runs: int, missing: float) -> int
     return n
 
 
-def main(arguments: list[str]) -> None:
-    """Print the seconds, what they are of a pass, and the peak memory."""
-    models, items, runs = map(int, arguments[:3])
-    missing = float(arguments[3]) if len(arguments) > 3 else 0.0
-    with tempfile.TemporaryDirectory() as folder:
+def timed(part: str, path: Path) -> tuple[list[float], float, float, str]:
+    """Return processor seconds of several runs, elapsed ones of the last, GiB, and the result."""
+    work, seconds = _WORK[part], []
+    for _ in range(2 if part == "study" else 1):
+        start, begun = _seconds(), time.perf_counter()
+        shown = work(path)
+        seconds.append(_seconds() - start)
+        elapsed = time.perf_counter() - begun
+        gc.collect()
+    own, others = (
+        resource.getrusage(who).ru_maxrss / 2**20
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    return seconds, elapsed, max(own, others), shown
+
+
+def _seconds() -> float:
+    used = [resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def _study(path: Path) -> str:
+    found = vcomp.evals.study(path)
+    return f"{found.ahead[0]} first, {int(found.comparisons.table['significant'].sum()):,} pairs"
+
+
+def _robust(path: Path) -> str:
+    found = vcomp.evals.study(path)
+    start = _seconds()
+    found.fit.conf_int(interval="robust")
+    return f"{_seconds() - start:.1f} s of them the intervals"
+
+
+def _fit(path: Path) -> str:
+    return _components(vcomp.fit(_FORMULA, path, stream=True))
+
+
+def _dask(path: Path) -> str:
+    import dask.dataframe as dd
+    import distributed
+
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as of,
+        distributed.Client(of),
+    ):
+        data = dd.read_parquet(path, split_row_groups=_ROW_GROUPS)
+        return _components(vcomp.fit(_FORMULA, data))
+
+
+def _components(fit: Any) -> str:
+    return " ".join(f"{name} {value:.6f}" for name, value in fit.vcomp.items())
+
+
+_WORK: dict[str, Callable[[Path], str]] = {
+    "study": _study, "robust": _robust, "fit": _fit, "dask": _dask
+}  # fmt: skip
+
+
+def main() -> None:
+    """Print the seconds and the peak memory of each part."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.eval_scale", description=__doc__)
+    for name in ("models", "items", "runs"):
+        parser.add_argument(name, type=int)
+    parser.add_argument("--missing", type=float, default=0.0, help="share of the scores")
+    parser.add_argument("--only", default="study", help=", ".join(_WORK))
+    parser.add_argument("--folder", metavar="DIR", help="for the file, 3 bytes a score")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         path = Path(folder, "scores.parquet")
-        n = write(path, models, items, runs, missing)
-        scores = np.ones(n)
-        start = time.process_time()
-        scores.sum()
-        passed = time.process_time() - start
-        for name in ("study", "again, compiled"):
-            start = time.process_time()
-            vcomp.evals.study(path)
-            seconds = time.process_time() - start
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-            print(f"{name}: {n:,} scores, {seconds:.1f} s, {seconds / passed:,.0f} passes, "
-                  f"{peak:.2f} GiB")  # fmt: skip
+        n = write(path, given.models, given.items, given.runs, given.missing)
+        for part in given.only.split(","):
+            found = in_fresh_process(timed, part, path)
+            if isinstance(found, str):
+                print(f"{part}: {found}", flush=True)
+                continue
+            seconds, elapsed, memory, shown = found
+            each = ", then ".join(f"{s:.1f}" for s in seconds)
+            print(f"{part}: {n:,} scores, {each} s of processor time, {elapsed:.1f} s elapsed, "
+                  f"{memory:.2f} GiB; {shown}", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -403,9 +403,13 @@ def _recoded(name: str, column: Any, fitted: Any) -> Any:
 
     if not isinstance(fitted, pd.Categorical):
         return column
-    values = np.asarray(column)
-    codes = fitted.categories.get_indexer(pd.Index(values))
+    if isinstance(column, pd.Categorical):
+        places = fitted.categories.get_indexer(column.categories)
+        codes = np.append(places, -1)[column.codes]  # the last of missing values
+    else:
+        codes = fitted.categories.get_indexer(pd.Index(np.asarray(column)))
     if (codes < 0).any():
+        values = np.asarray(column)
         unknown = values[codes < 0].tolist()[0]
         if isinstance(unknown, float) and unknown.is_integer():
             unknown = int(unknown)  # numbers of the fixed part are read as fractions

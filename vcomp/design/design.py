@@ -272,7 +272,7 @@ class Design:
             response=rows.y,
             origin=self.origin,
             beta_origin=self.beta_origin,
-            columns=self._centred_columns(rows),
+            columns=self.centred_columns(rows.fixed, rows.y.size, rows.weights),
             compact_codes=tuple(codes),
             facet_sizes=self.n_levels,
             terms=self.terms,
@@ -294,13 +294,21 @@ class Design:
             return np.broadcast_to(1.0, (n_rows, 1))  # one number, broadcast over the rows
         return self.fixed.matrix(columns, n_rows, self.x_origin)
 
-    def _centred_columns(self, rows: Rows) -> FloatArray | MixedColumns:
-        """Return X minus its origin; columns of factors with many levels are kept sparse."""
+    def centred_columns(
+        self, columns: Mapping[str, Any], n_rows: int, weights: FloatArray | None
+    ) -> FloatArray | MixedColumns:
+        """Return X minus its origin; columns of factors with many levels are kept sparse.
+
+        Parameters
+        ----------
+        columns, n_rows : as of :meth:`centred_matrix`
+        weights : of the rows, whose columns are then dense
+        """
         mixed = None
-        if not self.formula.intercept_only and rows.weights is None:
-            mixed = self.fixed.mixed(rows.fixed, rows.y.size)
+        if not self.formula.intercept_only and weights is None:
+            mixed = self.fixed.mixed(columns, n_rows)
         if mixed is None:
-            return self.centred_matrix(rows.fixed, rows.y.size)
+            return self.centred_matrix(columns, n_rows)
         return mixed.minus(self.x_origin)
 
     def __str__(self) -> str:

@@ -377,7 +377,8 @@ class Statistics:
             return resum_groups(self.alike.group_sums, sums)
         if self.strata is not None:
             return stratum_group_sums(self.strata)
-        products = self.cross_products
+        # Sums of the columns of a wide factor, which are not needed, would be large tables.
+        products = self.cross_products if self.wide is None else self.wide.random
         if vars(self).get("levels") is not None:
             return product_group_sums(products, products.passing_pairs())
         return product_group_sums(products)

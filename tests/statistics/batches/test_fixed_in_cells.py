@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import vcomp
+from vcomp.statistics.groupings import product_group_sums
 
 
 def _scores(models: int, items: int, runs: int, missing: float) -> pd.DataFrame:
@@ -79,3 +80,14 @@ def test_robust_intervals_read_the_rows_again() -> None:
     rows, cells = vcomp.fit(_CROSSED, data), vcomp.fit(_CROSSED, data, stream=True)
     expected = rows.conf_int(interval="robust")
     np.testing.assert_allclose(cells.conf_int(interval="robust"), expected, rtol=1e-8, atol=1e-12)
+
+
+def test_sums_of_groups_need_no_columns_of_a_wide_factor() -> None:
+    data = _scores(150, 100, 3, 0.1)
+    data["model"] = pd.Categorical("m" + data["model"].astype(str))
+    made = vcomp.VarianceComponentsModel(_CROSSED, data, stream=True).statistics
+    products = made.cross_products
+    assert made.wide is not None
+    np.testing.assert_allclose(made.group_sums.parts, product_group_sums(products).parts)
+    np.testing.assert_allclose(made.group_sums.total, product_group_sums(products).total)
+    np.testing.assert_array_equal(made.group_sums.finer, product_group_sums(products).finer)

@@ -300,14 +300,18 @@ class SparseCovariance:
 
     @cached_property
     def _matrix(self) -> FloatArray:
-        """The matrix of T = I, by a solve for each row."""
-        whole = np.concatenate([p for p, _ in self._plain._solutions(np.eye(len(self)))])
+        """The matrix of T = I, by a solve for each row unless they were made for its slopes."""
+        known = vars(self).get("_with_slopes")
+        if known is not None:
+            whole = known[0]
+        else:
+            whole = np.concatenate([p for p, _ in self._plain._solutions(np.eye(len(self)))])
         return 0.5 * (whole + whole.T)
 
     @cached_property
     def _with_slopes(self) -> tuple[FloatArray, FloatArray] | None:
         """It with its slopes; None if they would need too much memory."""
-        return self._plain.of_combinations(np.eye(len(self)))
+        return self._plain._of_solves(np.eye(len(self)))
 
     def _at_origin(self, rows: FloatArray) -> FloatArray:
         """Return LT of rows L."""
@@ -346,26 +350,33 @@ class SparseCovariance:
         return np.concatenate([*parts, *(s for _, s in self._solved(L))], axis=1)
 
     def of_combinations(self, L: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-        """Return LΦL' and L ∂Φ/∂σ²_t L', (k + 1, m, m), of rows of L (m, p), by a solve for each.
+        """Return LΦL' and L ∂Φ/∂σ²_t L', (k + 1, m, m), of rows of L (m, p).
 
         None if the effects of all rows are too many to be held at once.
         """
+        if self._is_formed_for(L) and (known := self._with_slopes) is not None:
+            rows = self._at_origin(L)
+            return rows @ known[0] @ rows.T, rows @ known[1] @ rows.T
+        return self._of_solves(L)
+
+    def _of_solves(self, L: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """Return what :meth:`of_combinations` does, by a solve for each row."""
         point, equations = self.point, self.point.equations
         held = float(len(L)) * equations.group_n.size
         if held > _HELD or 16.0 * held > available_bytes():
             return None
         k, s2 = point.stats.n_terms - 1, point.residual
         products, done = [], 0
-        whole = np.empty((equations.group_n.size, len(L)))
+        whole = np.empty((len(L), equations.group_n.size))
         for some, effects in self._solutions(L):
             products.append(some)
-            whole[:, done : done + len(some)] = effects
+            whole[done : done + len(some)] = effects.T
             done += len(some)
         covariance = np.concatenate(products) @ L.T
         slopes = np.zeros((k + 1, len(L), len(L)))
         for t, at in zip(point.active, equations.slices, strict=True):
             if t < k:
-                slopes[t] = (whole[at].T @ whole[at]) * (s2 / point.v[t]) ** 2
+                slopes[t] = (whole[:, at] @ whole[:, at].T) * (s2 / point.v[t]) ** 2
         slopes[k] = (covariance - np.tensordot(point.v[:k], slopes[:k], 1)) / s2
         return covariance, slopes
 

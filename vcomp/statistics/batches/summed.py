@@ -297,7 +297,7 @@ class _RowCoder:
             response=part.y,
             origin=design.origin,
             beta_origin=design.beta_origin,
-            columns=design.centred_matrix(fixed, n),
+            columns=design.centred_columns(fixed, n, part.weights),
             compact_codes=tuple(f.codes(part.frame[f.name]) for f in design.facets),
             facet_sizes=design.n_levels,
             terms=design.terms,
