@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import vcomp
-from vcomp.evals import archives
+from vcomp.evals.log_files import UnreadableError, archive_members, member_content
 
 LOGS = Path(__file__).parent / "logs"
 VERSIONS = ("inspect_0.3.112", "inspect_0.3.285")
@@ -57,7 +57,7 @@ def header_of(path):
     if path.suffix == ".json":
         return json.loads(path.read_text("utf-8"))
     with path.open("rb") as file:
-        return json.loads(archives.content(file, archives.members(path)["header.json"]))
+        return json.loads(member_content(file, archive_members(path)["header.json"]))
 
 
 def clustered(scores, clusters):
@@ -247,9 +247,9 @@ def test_members_of_several_frames(tmp_path):
     path = tmp_path / "a.zip"
     frames = [b"a" * 70_000, b"bc" * 40_000, b"end"]
     with_zstd(path, "samples/ü.json", *frames)
-    found = archives.members(path)
+    found = archive_members(path)
     with path.open("rb") as file:
-        assert archives.content(file, found["samples/ü.json"]) == b"".join(frames)
+        assert member_content(file, found["samples/ü.json"]) == b"".join(frames)
 
 
 def test_json_logs(tmp_path):
@@ -301,7 +301,7 @@ def test_unreadable_samples(tmp_path, bad, why):
 
 def test_changed_bytes_of_a_member_are_found(tmp_path):
     path = archive(tmp_path / "a.eval", [sample(1), sample(2)])
-    info = archives.members(path)["samples/1_epoch_1.json"]
+    info = archive_members(path)["samples/1_epoch_1.json"]
     start = info.header_offset + 30 + len(info.filename)
     content = bytearray(path.read_bytes())
     content[start + 5] ^= 255
@@ -341,8 +341,8 @@ def test_sizes_are_bounded(tmp_path):
     info.compress_size, info.file_size, info.CRC = len(packed), 100, 0
     info.compress_type, info.header_offset = 8, 0
     local = struct.pack("<4s5H3L2H", b"PK\3\4", 20, 0, 8, 0, 0, 0, len(packed), 100, 1, 0)
-    with pytest.raises(archives.UnreadableError, match="not those that were written"):
-        archives.content(io.BytesIO(local + b"x" + packed), info)
+    with pytest.raises(UnreadableError, match="not those that were written"):
+        member_content(io.BytesIO(local + b"x" + packed), info)
     info.file_size = 1 << 40
-    with pytest.raises(archives.UnreadableError, match="larger than 1 GiB"):
-        archives.content(io.BytesIO(local + b"x" + packed), info)
+    with pytest.raises(UnreadableError, match="larger than 1 GiB"):
+        member_content(io.BytesIO(local + b"x" + packed), info)

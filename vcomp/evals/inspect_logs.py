@@ -6,8 +6,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vcomp.evals import archives
-from vcomp.evals.log_files import Damage, LogFile, UnreadableError, mapping, parsed
+from vcomp.evals.log_files import (
+    Damage,
+    LogFile,
+    UnreadableError,
+    archive_members,
+    mapping,
+    member_content,
+    members_before_damage,
+    n_replaced_members,
+    parsed,
+)
 from vcomp.evals.run_rows import (
     COLUMNS,
     NOT_SCORED,
@@ -38,7 +47,7 @@ def recognises(file: LogFile, _: Wanted) -> bool:
         if _START.encode() in file.head or _HEADER.encode() in file.head:
             return True
         try:
-            return not {_START, _HEADER}.isdisjoint(archives.members(file.path))
+            return not {_START, _HEADER}.isdisjoint(archive_members(file.path))
         except UnreadableError:
             return False
     spec = file.first.get("eval")
@@ -61,15 +70,15 @@ def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
 
 def _read_archive(file: LogFile, damage: Damage, wanted: Wanted) -> Run:
     try:
-        found = archives.members(file.path)
+        found = archive_members(file.path)
     except UnreadableError as error:
         damage.add("the archive", str(error))
-        found = archives.members_before_damage(file.path)
+        found = members_before_damage(file.path)
     with file.path.open("rb") as stored:
         start = found.get(_HEADER) or found.get(_START)
         if start is None:
             raise UnreadableError(f"there is neither {_HEADER} nor {_START}")
-        header = parsed(archives.content(stored, start))
+        header = parsed(member_content(stored, start))
         log = _Log(header, wanted)
         for name, info in found.items():
             folder = _IN_FOLDER.fullmatch(name)
@@ -77,12 +86,12 @@ def _read_archive(file: LogFile, damage: Damage, wanted: Wanted) -> Run:
             if not is_sample or (folder is not None and folder[2] != "sample.json"):
                 continue
             with damage.at(name):
-                sample = parsed(archives.content(stored, info))
+                sample = parsed(member_content(stored, info))
                 more = found.get(f"{folder[1]}/metadata.json") if folder else None
                 if more is not None:
-                    sample["metadata"] = parsed(archives.content(stored, more))
+                    sample["metadata"] = parsed(member_content(stored, more))
                 log.add(sample)
-    return log.run(file.name, damage, archives.n_replaced(file.path))
+    return log.run(file.name, damage, n_replaced_members(file.path))
 
 
 class _Log:

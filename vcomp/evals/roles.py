@@ -116,7 +116,8 @@ class Partitions:
         levels = None if source is None else self._levels[source]
         whole = len(self._table) if levels is None else next(iter(levels.values())).size
         n_rows = len(range(whole)[rows])
-        codes, size = np.zeros(n_rows, dtype=np.int32), 1
+        codes: IntArray = np.zeros(n_rows, dtype=np.int32)
+        size = 1
         for name in names:
             own, n, _ = self._numbered(name)
             if size * n >= 2**31:
