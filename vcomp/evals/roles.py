@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import BoolArray
+from vcomp._typing import BoolArray, IntArray
 from vcomp.exceptions import DataError, PlanError, did_you_mean, is_real
 from vcomp.formula import REPLICATE
 from vcomp.numerics.kernels import place_rows
