@@ -66,7 +66,8 @@ def test_it_works(written, same):
         with pytest.raises(vcomp.DesignError, match="confounded"):  # both are read as columns
             components(written)
         return
-    np.testing.assert_array_equal(components(written), components(same))
+    # Facets in another order are summed in another order.
+    np.testing.assert_allclose(components(written), components(same), rtol=1e-13)
 
 
 @pytest.mark.parametrize(

@@ -149,3 +149,12 @@ def test_orthogonal_contrasts_of_an_ordered_factor():
     linear = np.array([-0.6708204, -0.2236068, 0.2236068, 0.6708204])
     means = as_factor.fe_params["Intercept"] + np.append(0.0, as_factor.fe_params.iloc[1:])
     assert advised.fe_params["C(k, Poly).Linear"] == pytest.approx(linear @ means, rel=1e-6)
+
+
+def test_a_variable_that_hides_a_function_is_named():
+    data = pd.DataFrame({"y": np.arange(12.0) % 5, "k": [0, 1, 2] * 4, "g": [0, 1] * 6})
+    C = np.ones(3)
+    with pytest.raises(vcomp.FormulaError, match=r"as C = 1 hides C\(\): rename it"):
+        vcomp.fit("y ~ factor(k) + (1|g)", data)
+    del C
+    assert len(vcomp.fit("y ~ factor(k) + (1|g)", data).fe_params) == 3

@@ -512,8 +512,9 @@ def _from_patsy(error: Any) -> str:
     if "object is not callable" in str(error):
         where = str(error).partition("\n")[2]
         return (
-            "a column is not a function: g(h), levels of g within those of h, is written h:g\n\n"
-            f"{where}"
+            "a column is not a function: g(h), levels of g within those of h, is written h:g. A "
+            "variable of your program hides a function of its name, as C = 1 hides C(): rename "
+            f"it\n\n{where}"
         )
     message = str(error).replace("Error evaluating factor: ", "", 1).replace("\n", "\n\n", 1)
     if message.startswith("factor contains missing values"):
