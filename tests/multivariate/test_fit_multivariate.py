@@ -296,7 +296,7 @@ def test_constant_variables(rows):
 
 
 def test_what_has_not_converged_says_so():
-    with pytest.warns(VcompWarning, match="Not converged after 1 steps"):
+    with pytest.warns(VcompWarning, match="Not converged after 1 step:"):
         res = fit(data=crossed(1).iloc[1:], max_iter=1)
     assert not res.converged
     assert "NOT CONVERGED" in str(res)

@@ -395,10 +395,7 @@ def _check_terms(stats: Statistics, names: Sequence[str], *, knows_residual: boo
             )
     forms = residual_forms(stats)
     for t, name in enumerate(names):
-        # Σ n_g² is n² at most; effects of several columns have a unit of their own.
-        unit = stats.mean_weight if stats.blocks is None else 1.0
-        most = _DEPENDENT * (sums.n * unit) ** 2
-        if forms[t, t] <= most and forms[t, t] <= _DEPENDENT * sums.group_squares(t):
+        if forms[t, t] <= _DEPENDENT * sums.group_squares(t):
             explained = (
                 f"term {name!r} is confounded with the fixed part, which explains all differences "
                 "between its groups"

@@ -378,7 +378,7 @@ _CLOSE = 2.0
 def _status(layout: VariableLayout, end: ConeMaximum) -> str:
     if not end.converged:
         return (
-            f"Not converged after {end.iterations} steps: the maximum may be "
+            f"Not converged after {display.counted(end.iterations, 'step')}: the maximum may be "
             f"{display.number(end.decrement, 2)} standard errors away; raise max_iter, or use "
             "method='anova'."
         )

@@ -570,3 +570,15 @@ def test_response_without_residual():
     frame = frame.assign(y=1.0 + levels**2 + np.cos(levels) * frame["x"])
     with pytest.raises(EstimationError, match="residual variance is zero"):
         vcomp.VarianceComponentsModel("y ~ x + (x|g)", frame).fit()
+
+
+def test_a_climb_from_its_maximum_takes_no_step_and_one_of_one_step_says_so():
+    rng = np.random.default_rng(4)
+    g, x = np.repeat(np.arange(12), 6), rng.normal(size=72)
+    y = rng.normal(size=12)[g] + rng.normal(size=12)[g] * x + rng.normal(size=72)
+    frame = pd.DataFrame({"g": g, "x": x, "y": y})
+    end = vcomp.fit("y ~ x + (x|g)", frame)
+    again = vcomp.fit("y ~ x + (x|g)", frame, start=end.vcomp.to_dict(), tol=1e-6)
+    assert again.certificate.iterations == 0
+    with pytest.warns(match=r"Not converged after 1 step \("):
+        vcomp.fit("y ~ x + (x|g)", frame, max_iter=1)

@@ -265,3 +265,14 @@ def test_the_limit_of_rare_scores_has_their_mean(places):
     binomial = stats.binom(10, np.mean(places) / 10).logpmf(places).sum()
     # The limit is not reached: shapes end at e to the power of 12.
     assert margin.log_likelihood == pytest.approx(binomial, abs=1e-4)
+
+
+@pytest.mark.parametrize("seen", [[999, 999], [1, 1, 1], [5, 2], [2] * 6])
+def test_rare_scores_are_as_likely_as_by_binomial_margins_from_both_ends(seen):
+    """Of 3,000 scores of 1,000 trials all others are 0, or all others are 1."""
+    places, support = np.zeros(3000, dtype=np.int64), np.arange(1001) / 1000.0
+    places[: len(seen)] = seen
+    binomial = stats.binom.logpmf(places, 1000, places.mean() / 1000.0).sum()
+    for one in (places, 1000 - places):
+        fitted = beta_binomial_margin(one, support)
+        assert fitted.log_likelihood >= binomial - 0.01  # sizes end at 2e¹²

@@ -321,20 +321,20 @@ class ConeSearch:
         path : the first places of the climb
         max_iter, tol : as in :func:`maximise_in_cone`
         """
-        likelihood = self.likelihood
+        likelihood, left = self.likelihood, max_iter - len(path) + 1
 
         def climbed(
-            first: ConePlace, known: Sequence[ConePlace] = ()
+            first: ConePlace, known: Sequence[ConePlace] = (), most: int = max_iter
         ) -> tuple[list[ConePlace], bool]:
             return first.climb(
                 self.move,
                 sought=(tol, 1e-7),
                 stalled=(max(tol, _ENDS_AT[0]), _ENDS_AT[1]),
-                max_iter=max_iter,
+                max_iter=most,
                 known=known,
             )
 
-        rest, done = climbed(path[-1])
+        rest, done = climbed(path[-1], most=left)
         path = [*path[:-1], *rest]
         others: list[ConePlace] = []
         full = self.ranks(self.parts(likelihood.linked.astype(float)))

@@ -347,7 +347,7 @@ def _status(likelihood: MatricesLikelihood, end: ConeMaximum, names: tuple[str, 
     if not end.converged:
         advice = _on_dwarfed(likelihood, end) or "raise max_iter, or leave out a slope"
         return (
-            f"Not converged after {end.iterations} steps (Newton decrement "
+            f"Not converged after {display.counted(end.iterations, 'step')} (Newton decrement "
             f"{display.number(end.decrement, 2)}): {advice}."
         )
     clauses = []

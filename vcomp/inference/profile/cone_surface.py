@@ -325,12 +325,28 @@ class SurfaceSearch(ConeSearch):
         return best
 
     def _update_bend(self, before: FloatArray, after: FloatArray) -> None:
-        """Update the curvature of the surface from the change of its normal (rank one)."""
-        d = (after - before)[self._at]
-        rest = self.normal(after) - self.normal(before) - self._bend @ d
-        along = float(rest @ d)
-        if abs(along) > 1e-8 * np.linalg.norm(rest) * np.linalg.norm(d):
-            self._bend = self._bend + np.outer(rest, rest) / along
+        """Update the curvature of the surface from the change of its normal."""
+        step = (after - before)[self._at]
+        self._bend = rank_one_update(self._bend, step, self.normal(after) - self.normal(before))
+
+
+def rank_one_update(curvature: FloatArray, step: FloatArray, change: FloatArray) -> FloatArray:
+    """Return a symmetric matrix B that differs by rank one, with B·step = change.
+
+    It is the same matrix if there is none, up to rounding.
+
+    Examples
+    --------
+    >>> B = rank_one_update(np.eye(2), np.array([1.0, 2.0]), np.array([5.0, 1.0]))
+    >>> B, B @ [1.0, 2.0]
+    (array([[ 9. , -2. ],
+           [-2. ,  1.5]]), array([5., 1.]))
+    """
+    rest = change - curvature @ step
+    along = float(rest @ step)
+    if abs(along) <= 1e-8 * np.linalg.norm(rest) * np.linalg.norm(step):
+        return curvature
+    return curvature + np.outer(rest, rest) / along
 
 
 def raised(S: FloatArray) -> FloatArray:

@@ -406,8 +406,8 @@ def beta_binomial_margin(places: LongArray, support: FloatArray) -> Margin:
 
     mean = float(places.mean()) / m
     spread = float(places.var(ddof=1)) / m**2
-    inner = min(max(mean, 1e-3), 1.0 - 1e-3)
-    start = np.log(np.maximum(beta_start(inner, spread), 1e-3))
+    inner = min(max(mean, 1e-9), 1.0 - 1e-9)
+    start = np.log(np.maximum(beta_start(inner, spread), 1e-9))
     minimum = minimize(
         lambda at: -float(counts @ logs(at)) / counts.sum(),
         start,
