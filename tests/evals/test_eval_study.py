@@ -264,6 +264,11 @@ def test_rows_of_some_levels_are_compared():
     where = {"model": ["m0", "m1", "m2"], "task": ("t0", "t1")}
     found = vcomp.evals.study(data, where=where)
     pd.testing.assert_frame_equal(found.table, vcomp.evals.study(kept).table)
+    many = pd.DataFrame({"model": np.arange(3003) // 3, "item": np.arange(3003) % 3})
+    many["score"] = np.random.default_rng(1).random(3003)
+    with pytest.raises(vcomp.DataError, match="at most 1,000: leave some out by where=…"):
+        vcomp.evals.study(many)
+    assert len(vcomp.evals.study(many, where={"model": [1, 2, 3]}).table) == 3
     for wrong, words in (
         ({"modl": "m0"}, r"no column 'modl' \(did you mean 'model'"),
         ({"model": "m9"}, r"column 'model' has no level 'm9'.*; it has 'm0', 'm1'"),

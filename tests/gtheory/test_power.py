@@ -233,6 +233,8 @@ def test_the_cheapest_design_for_a_width():
     ):
         with pytest.raises(PlanError, match=words):
             plan.optimize({"i": 3.0, "a": 10.0}, **options)
+    spent = plan.optimize({"i": 3.0, "a": 10.0}, budget=100.0, coefficient="rel_err_var")
+    assert spent.best.cost <= 100.0
 
 
 def test_a_size_that_does_not_exist():

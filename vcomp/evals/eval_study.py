@@ -618,7 +618,7 @@ def _source(name: str, roles: Roles) -> str:
 
 
 def _of_equal(value: float, roles: Roles, alpha: float) -> str:
-    """Return what items that are all right, or all wrong, leave possible (Clopper & Pearson)."""
+    """Return the exact limit of a mean of scores that are all right or all wrong, in words."""
     if value not in (0.0, 1.0):
         return ""
     items = max(roles.sampled, key=lambda f: roles.levels[f])
