@@ -155,21 +155,25 @@ def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     if len(frames) == 1:
         return frames[0]
     names = list(dict.fromkeys(str(name) for frame in frames for name in frame))
+    sizes = [len(frame) for frame in frames]
+    parts = {
+        name: [frame[name].array if name in frame else None for frame in frames] for name in names
+    }
+    del frames  # of columns that are joined no second copy stays in memory
     columns: dict[str, Any] = {}
     for name in names:
+        own = zip(parts.pop(name), sizes, strict=True)
         if name in ("score", "content", "epoch", "number"):
             empty = np.nan if name == "score" else int(name == "epoch")
-            parts = [
-                frame[name].to_numpy() if name in frame else np.full(len(frame), empty)
-                for frame in frames
-            ]
-            columns[name] = np.concatenate(parts)
+            columns[name] = np.concatenate(
+                [np.full(n, empty) if part is None else np.asarray(part) for part, n in own]
+            )
             continue
         missing = [
-            frame[name].array
-            if name in frame
-            else pd.Categorical.from_codes(np.full(len(frame), -1, np.int8), _no_levels())
-            for frame in frames
+            pd.Categorical.from_codes(np.full(n, -1, np.int8), _no_levels())
+            if part is None
+            else part
+            for part, n in own
         ]
         distinct = {id(c.categories): c for c in missing if len(c.categories)}
         known = sorted(distinct.values(), key=lambda c: len(c.categories))
