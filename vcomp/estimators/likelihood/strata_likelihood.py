@@ -158,7 +158,7 @@ def _term_forms(
         sums[contrasts], used = _group_forms(stats, part, grouping, split)
         for column, j in zip(used, part.stratum.fixed, strict=True):
             fixed[j][contrasts] = column
-    columns = [over_axes(stats.shape, axes, parts_of) for parts_of in fixed]
+    columns = [over_axes(stats.shape, axes, parts_of, once=True) for parts_of in fixed]
     total = over_axes(stats.shape, axes, sums)
     if not columns:
         return total, np.zeros((0, *(1 for _ in total.shape)))
@@ -202,7 +202,11 @@ def _between(stats: StratumStatistics, part: _StratumForms, t: int, u: int) -> F
 
 
 def over_axes(
-    shape: tuple[int, ...], axes: Sequence[int], parts: Mapping[tuple[int, ...], FloatArray]
+    shape: tuple[int, ...],
+    axes: Sequence[int],
+    parts: Mapping[tuple[int, ...], FloatArray],
+    *,
+    once: bool = False,
 ) -> FloatArray:
     """Return sums within the groups of a term from those in its strata.
 
@@ -211,13 +215,14 @@ def over_axes(
     shape : numbers of levels of all axes
     axes : axes of the term
     parts : for each stratum of the term, (r, q) sums by its contrasts and groups of the grouping
+    once : whether sums that are the same at all levels of an axis are returned for one of them
 
     Returns
     -------
     (n₁, …, q) sums by the levels of the term's axes and groups of the grouping
     """
     outside = prod(n for f, n in enumerate(shape) if f not in axes)
-    total = np.zeros((*(shape[f] for f in axes), 1))
+    total = np.zeros((*(1 if once else shape[f] for f in axes), 1))
     for contrasts, part in parts.items():
         away = prod(shape[f] for f in axes if f not in contrasts)
         kept = tuple(shape[f] if f in contrasts else 1 for f in axes)
