@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import BoolArray, IntArray
+from vcomp._typing import BoolArray, IntArray, LongArray
 from vcomp.exceptions import DataError, PlanError, did_you_mean, is_real
 from vcomp.formula import REPLICATE
 from vcomp.numerics.kernels import place_rows
@@ -116,7 +116,7 @@ class Partitions:
         levels = None if source is None else self._levels[source]
         whole = len(self._table) if levels is None else next(iter(levels.values())).size
         n_rows = len(range(whole)[rows])
-        codes: IntArray = np.zeros(n_rows, dtype=np.int32)
+        codes: IntArray | LongArray = np.zeros(n_rows, dtype=np.int32)
         size = 1
         for name in names:
             own, n, _ = self._numbered(name)
