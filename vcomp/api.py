@@ -300,7 +300,7 @@ def diagnose(
     >>> scores = vcomp.datasets.load("bodoff2007_alpha")
     >>> diagnosis = vcomp.diagnose(scores, system="sys", n=99)
     >>> diagnosis
-    <diagnosis of 5 sys × 3 topic, fully crossed, balanced: 5 tests>
+    <diagnosis of 5 sys × 3 topics, fully crossed, balanced: 5 tests>
     """
     if isinstance(scores, VarianceComponentsResults):
         if any((system, topic, score)):

@@ -333,6 +333,17 @@ def plural(name: str) -> str:
     return name if several.startswith("levels of ") else several
 
 
+def sized(n: int, name: str) -> str:
+    """Return a facet with its number of levels, as a factor of a design.
+
+    Examples
+    --------
+    >>> sized(1, "topic"), sized(1500, "topic"), sized(5, "sys"), sized(8, "p")
+    ('1 topic', '1,500 topics', '5 sys', '8 p')
+    """
+    return f"{n:,} {name if n == 1 else plural(name)}"
+
+
 def counted(n: float, name: str) -> str:
     """Return a number of levels of a facet, as in a sentence.
 

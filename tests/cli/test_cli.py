@@ -45,7 +45,7 @@ def test_the_main_job():
     )  # fmt: skip
     for line in (
         "Variance components by REML",
-        "44 sys × 150 topic, fully crossed, balanced",
+        "44 sys × 150 topics, fully crossed, balanced",
         "D-study sys × topic; object of measurement: sys",
         "For Eρ² = 0.95",
         "Correlation of a ranking by n topics with the true ranking",

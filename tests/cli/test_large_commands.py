@@ -84,7 +84,9 @@ def test_days_are_accumulated_merged_and_fitted(days):
 
 def test_it_says_what_was_summed(days):
     said = run("accumulate", FORMULA, days / "*.parquet", "--out", days / "all")
-    assert said.endswith("all: statistics of 13,200 scores in 6,600 cells of 44 sys × 150 topic\n")
+    assert said.endswith(
+        "all: statistics of 13,200 scores in 6,600 cells of 44 sys × 150 topics\n"
+    )
     several = run(
         "accumulate", FORMULA, days / "monday.parquet", days / "tuesday.parquet", "--out",
         days / "all",

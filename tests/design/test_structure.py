@@ -247,7 +247,7 @@ def crossed(**sizes):
 
 def test_fully_crossed():
     structure = check("y ~ (1|sys) + (1|topic)", crossed(sys=3, topic=4))
-    assert structure.title() == "3 sys × 4 topic, fully crossed, balanced"
+    assert structure.title() == "3 sys × 4 topics, fully crossed, balanced"
     assert structure.cells() == "1 a cell"
     assert structure.terms == {
         "sys": ("sys",),
@@ -276,14 +276,14 @@ def test_documents_in_topics_by_the_formula_and_by_their_labels():
     implicit = check("y ~ (1|sys) + (1|topic) + (1|doc)", by_label)
     assert explicit.title() == implicit.title()
     assert explicit.title().endswith(", crossed and nested, balanced")
-    assert explicit.title().startswith("3 sys × (20 doc : 4 topic), ")
+    assert explicit.title().startswith("3 sys × (20 docs : 4 topics), ")
     assert "doc is nested in topic (as the formula says)" in explicit.report()
     assert "doc is nested in topic (by its labels)" in implicit.report()
     # What cannot be distinguished: documents, and documents with topics.
     assert explicit.terms["topic:doc"] == ("doc", "topic:doc")
     assert implicit.terms["doc"] == ("doc", "topic:doc")
     crossed_anyway = check("y ~ (1|sys) + (1|topic) + (1|doc)", grid)
-    assert crossed_anyway.title() == "3 sys × 4 topic × 5 doc, fully crossed, balanced"
+    assert crossed_anyway.title() == "3 sys × 4 topics × 5 docs, fully crossed, balanced"
 
 
 def test_topics_with_different_numbers_of_documents():
@@ -325,7 +325,7 @@ def test_labels_win_over_a_formula_that_contradicts_them():
     structure = structure_of("y ~ (1|pupil) + (1|pupil:school:test)", table)
     assert structure.nested_in["pupil"] == {"school"}
     assert structure.nested_in["school"] == frozenset()
-    assert structure.title().startswith("24 test : 6 pupil : 2 school, ")
+    assert structure.title().startswith("24 tests : 6 pupils : 2 schools, ")
 
 
 def test_levels_that_are_crossed_prevent_nesting_by_the_formula():
@@ -334,12 +334,12 @@ def test_levels_that_are_crossed_prevent_nesting_by_the_formula():
     table["image"] = table["digit"] * 10 + table["image"]
     structure = check("y ~ (1|seed) + (1|seed:digit) + (1|image)", table)
     assert structure.nested_in == {"seed": set(), "digit": set(), "image": {"digit"}}
-    assert structure.title() == "3 seed × (8 image : 4 digit), crossed and nested, balanced"
+    assert structure.title() == "3 seeds × (8 images : 4 digits), crossed and nested, balanced"
 
 
 def test_one_way():
     structure = check("y ~ (1|batch)", {"batch": np.repeat([0, 1, 2], 4)})
-    assert structure.title() == "3 batch, one-way, balanced"
+    assert structure.title() == "3 batches, one-way, balanced"
 
 
 def test_a_design_of_one_effect_is_drawn():
@@ -354,7 +354,8 @@ def test_parts_that_share_no_level():
     structure = check("y ~ (1|sys) + (1|topic)", halves)
     assert structure.n_parts == 2
     assert (
-        structure.title() == "4 sys × 4 topic, partly crossed, unbalanced, not connected (2 parts)"
+        structure.title()
+        == "4 sys × 4 topics, partly crossed, unbalanced, not connected (2 parts)"
     )
     joined = {"sys": [*halves["sys"], 0], "topic": [*halves["topic"], 3]}
     assert check("y ~ (1|sys) + (1|topic)", joined).connected
@@ -411,18 +412,18 @@ def test_notation_of_facets_nested_side_by_side():
     # Pupils and teachers, both within schools and crossed there.
     grid = crossed(school=3, pupil=4, teacher=2)
     structure = structure_of("y ~ (1|school) + (1|school:pupil) + (1|school:teacher)", grid)
-    assert structure.title().startswith("(12 pupil × 6 teacher) : 3 school, ")
+    assert structure.title().startswith("(12 pupils × 6 teachers) : 3 schools, ")
 
 
 def test_notation_of_a_facet_within_two_crossed_ones():
     grid = crossed(lab=3, lot=2, day=4, run=2)
     text = "y ~ (1|lab) + (1|lot) + (1|lab:lot:day) + (1|lab:lot:day:run)"
     title = structure_of(text, grid).title()
-    assert title.startswith("48 run : 24 day : (3 lab × 2 lot), ")
+    assert title.startswith("48 runs : 24 days : (3 labs × 2 lots), ")
     alone = structure_of(
         "y ~ (1|lab) + (1|lot) + (1|test) + (1|lab:lot:day)", crossed(lab=3, lot=2, day=4, test=2)
     ).title()
-    assert alone.startswith("(24 day : (3 lab × 2 lot)) × 2 test, ")
+    assert alone.startswith("(24 days : (3 labs × 2 lots)) × 2 tests, ")
 
 
 # Effects, notation and words --------------------------------------------------------------------
@@ -536,7 +537,7 @@ def test_a_notebook_shows_the_drawing_as_it_is():
         "a<b": np.array([0, 0, 1, 1]), "topic": np.array([0, 1, 0, 1]),
     })  # fmt: skip
     shown = structure._repr_html_()
-    assert shown.startswith("<pre>2 a&lt;b × 2 topic")
+    assert shown.startswith("<pre>2 a&lt;b × 2 topics")
     assert shown.count("<") == 2
 
 
@@ -559,7 +560,7 @@ def test_fixed_factors_are_known_to_the_design():
     data["angle"] = np.random.default_rng(2).normal(size=len(data))
     formula = "angle ~ C(recipe) * C(temperature) + (1|recipe:replicate)"
     design = vcomp.fit(formula, data).design
-    assert design.title() == "12 replicate : 3 recipe, nested, balanced"
+    assert design.title() == "12 replicates : 3 recipes, nested, balanced"
     assert [(e.effect.name, e.component) for e in design.effects] == [
         ("recipe", "fixed part"),
         ("replicate:recipe", "recipe:replicate"),
@@ -571,7 +572,7 @@ def test_fixed_factors_are_known_to_the_design():
     # Its advice, followed, separates the effects.
     assert "replicate from recipe:replicate: (1|replicate) in the formula" in report
     design = vcomp.fit(formula + " + (1|replicate)", data).design
-    assert design.title() == "3 recipe × 4 replicate, fully crossed, balanced"
+    assert design.title() == "3 recipes × 4 replicates, fully crossed, balanced"
     assert design.terms["replicate"] == ("replicate",)
 
 
@@ -579,5 +580,5 @@ def test_a_fixed_model_is_crossed_with_the_prompts_of_its_interaction():
     data = pd.DataFrame(crossed(model=3, prompt=5, sample=2))
     data["score"] = np.random.default_rng(1).normal(size=len(data))
     design = vcomp.fit("score ~ C(model) + (1|prompt) + (1|model:prompt)", data).design
-    assert design.title() == "5 prompt × 3 model, fully crossed, balanced"
+    assert design.title() == "5 prompts × 3 models, fully crossed, balanced"
     assert design.fixed == ("model",)

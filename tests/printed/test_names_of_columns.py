@@ -61,7 +61,7 @@ def test_accuracies():
 def test_diagnoses():
     text = str(vcomp.diagnose(LONG, n=19, **NAMED))
     assert "residuals of every two models over query" in text
-    assert text.startswith("Assumptions of 5 model × 12 query")
+    assert text.startswith("Assumptions of 5 models × 12 queries")
     assert "system" not in text
     assert "topic" not in text
 

@@ -167,7 +167,7 @@ class Structure:
         return self.n_parts == 1
 
     def title(self) -> str:
-        """Return the design in one line: ``30 sys × 50 topic, fully crossed, balanced``."""
+        """Return the design in one line: ``30 sys × 50 topics, fully crossed, balanced``."""
         return f"{self._notation()}, {', '.join(self._properties())}"
 
     @property
@@ -315,7 +315,7 @@ class Structure:
     def _notation(self) -> str:
         """Return Brennan's notation with the sizes: ``8 p × 4 a × (21 d : 6 i)``."""
         size = dict(zip(self.facets, self.n_levels, strict=True))
-        return self.design.text(lambda f: f"{size[f]:,} {f}", " × ", " : ")
+        return self.design.text(lambda f: display.sized(size[f], f), " × ", " : ")
 
     def _within(self, facet: str) -> str:
         """Return how many levels a nested facet has in each level of those above."""

@@ -163,7 +163,7 @@ class AccumulatedStatistics:
         return self if other == 0 else NotImplemented  # sum() starts there
 
     def __repr__(self) -> str:
-        levels = " × ".join(f"{n:,} {facet}" for facet, n in self.n_levels.items())
+        levels = " × ".join(display.sized(n, facet) for facet, n in self.n_levels.items())
         return encodable(
             f"<statistics of {display.count(self.nobs)} scores in {display.count(self.n_cells)} "
             f"cells of {levels}>"
@@ -221,7 +221,7 @@ def accumulate(
     >>> import vcomp
     >>> data = vcomp.datasets.load("bodoff2007_alpha")
     >>> vcomp.accumulate("score ~ (1|sys) + (1|topic)", data)
-    <statistics of 15 scores in 15 cells of 5 sys × 3 topic>
+    <statistics of 15 scores in 15 cells of 5 sys × 3 topics>
     """
     columns = RowColumns(weights, frequency, known_variance, offset)
     columns.check_in_parts("summed")

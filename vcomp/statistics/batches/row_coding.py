@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.data import NO_COLUMNS, CompleteRows, Reading, RowColumns, Tally, no_score_left
 from vcomp.design import Centre, CodedBar, Facet, Grid, JoinedLevels, finest_facets
@@ -86,7 +87,7 @@ class CellPlaces:
         binding = {inner for inner, _ in determined.values()}
         free = (*(f for f in rest if f not in binding), *(f for f in rest if f in binding))
         if prod(n_levels[f] for f in free) > 2**62:
-            shown = " × ".join(f"{n_levels[f]:,} {names[f]}" for f in free)
+            shown = " × ".join(display.sized(n_levels[f], names[f]) for f in free)
             raise EstimationError(f"{shown} are too many cells to be numbered; leave a facet out")
         return cls(n_levels, free, len(binding), determined)
 
