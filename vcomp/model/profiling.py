@@ -171,7 +171,7 @@ class MaximisedLikelihood:
             repeated=True,
         )
         held = np.array([name in estimate.held for name in estimate.names])
-        return cls(engine, estimate, held)
+        return cls(engine.expanded(estimate.values, held), estimate, held)
 
     def profile(
         self, constraint: Constraint, name: str, alpha: float, points: int = 9

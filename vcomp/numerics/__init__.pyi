@@ -12,12 +12,14 @@ from .dense import solve_positive as solve_positive
 from .mixed_columns import MixedColumns as MixedColumns
 from .mixed_columns import dense_columns as dense_columns
 from .parallel import MANY_ROWS as MANY_ROWS
+from .parallel import PATIENCE as PATIENCE
 from .parallel import THREADS as THREADS
 from .parallel import BatchedWork as BatchedWork
 from .parallel import available_bytes as available_bytes
 from .parallel import check_count as check_count
 from .parallel import check_memory as check_memory
 from .parallel import check_rng as check_rng
+from .parallel import check_seconds as check_seconds
 from .parallel import check_time_limit as check_time_limit
 from .parallel import in_threads as in_threads
 from .parallel import limited_blas as limited_blas

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from vcomp.display import memory
+from vcomp import display
 from vcomp.exceptions import EstimationError, VcompError, is_real, is_whole
 from vcomp.progress import progress_bar
 
@@ -144,7 +144,32 @@ def check_memory(
     """
     free = free_bytes()
     if needed > 0.8 * free:
-        raise error(f"{what} {memory(needed)}, and {memory(free)} are free; {advice}")
+        raise error(
+            f"{what} {display.memory(needed)}, and {display.memory(free)} are free; {advice}"
+        )
+
+
+PATIENCE = 600.0
+"""Expected seconds up to which work begins for which no time limit is given."""
+
+
+def check_seconds(seconds: float, what: str, advice: str, patience: float = PATIENCE) -> None:
+    """Refuse work that is expected to take longer than `patience`.
+
+    Parameters
+    ----------
+    seconds : that are expected
+    what : beginning of the message, up to the verb: ``"fits of these data take"``
+    advice : end of the message
+    patience : seconds
+
+    Raises
+    ------
+    EstimationError
+        If more are expected.
+    """
+    if seconds > patience:
+        raise EstimationError(f"{what} about {display.number(seconds, 2)} seconds; {advice}")
 
 
 def slices(count: int, width: int) -> Iterator[slice]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
@@ -387,6 +387,20 @@ class LikelihoodEngine(Likelihood, Protocol):
             half its width in logarithms
         """
 
+    def expanded(self, v: FloatArray, held: BoolArray) -> LikelihoodEngine:
+        """Return the engine, or a polynomial near its maximum if values have a Monte Carlo error.
+
+        Parameters
+        ----------
+        v : (k + 1,) the maximum
+        held : (k + 1,) components that were not estimated
+
+        Raises
+        ------
+        EstimationError
+            If a component is estimated at zero, or the polynomial takes too long.
+        """
+
     def with_more_probes(self, v: FloatArray) -> LikelihoodEngine | None:
         """Return the engine with more random probes if the error at `v` is large, else None."""
 
@@ -501,6 +515,10 @@ class SummedEngine:
     ) -> Callable[[FloatArray], NodeValues]:
         """Refuse: each response needs its own evaluation."""
         raise NotImplementedError
+
+    def expanded(self, v: FloatArray, held: BoolArray) -> LikelihoodEngine:
+        """Return the engine."""
+        return cast("LikelihoodEngine", self)
 
     def with_more_probes(self, v: FloatArray) -> LikelihoodEngine | None:
         """Return None: there are no probes."""

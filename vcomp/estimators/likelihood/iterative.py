@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.estimators.likelihood.blocked_covariance import with_residual_forms
 from vcomp.estimators.likelihood.engine import (
@@ -23,6 +24,13 @@ from vcomp.estimators.likelihood.engine import (
     InformationKind,
     LastPoint,
     Solution,
+)
+from vcomp.estimators.likelihood.expansion import (
+    Series,
+    log_determinant,
+    node_values,
+    nodes_of,
+    response_series,
 )
 from vcomp.estimators.likelihood.fixed_part import CrossProductsEngine, forms_with_residual
 from vcomp.estimators.likelihood.iterative_point import (
@@ -34,12 +42,11 @@ from vcomp.estimators.likelihood.iterative_point import (
 )
 from vcomp.estimators.likelihood.sparse_equations import SparseEquations, build_sparse_equations
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import COSTS, available_bytes, check_memory
+from vcomp.numerics import COSTS, PATIENCE, available_bytes, check_memory, check_seconds
 from vcomp.numerics.sparse import Probes, Rademacher
 from vcomp.statistics import CrossProducts, Statistics
 
 if TYPE_CHECKING:
-    from vcomp.estimators.likelihood.expansion import LogDeterminant
     from vcomp.estimators.likelihood.surface import NodeValues
 
 _PROBES = 8
@@ -74,6 +81,20 @@ _LEVEL_EFFECTS = 2.5e7
 """Largest number of elements of the solutions for these right-hand sides."""
 
 
+_FARTHER = 2.0
+"""Factor of the reach of a surface within which a profile is traced. The value of the quantity at
+a level of z errs by a quarter of what a maximum errs: by x³/(4π² SE), twice the goal."""
+
+_SPREAD = 3.0
+"""Largest half width of the box of points in standard errors."""
+
+
+_OTHERS = (
+    "use a Wald or robust interval, or the parametric bootstrap; or fit with engine='blocked' if "
+    "it fits into memory"
+)
+
+
 class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
     """Restricted or full log-likelihood of a variance components model by iterative solves.
 
@@ -101,7 +122,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
     name: ClassVar[str] = "iterative"
     kinds: ClassVar[tuple[InformationKind, ...]] = ("average",)
     exact_value: ClassVar[bool] = False
-    _shared: tuple[tuple[bytes, bytes], LogDeterminant] | None = None
+    _shared: tuple[tuple[bytes, bytes, bool], Series] | None = None
 
     def __init__(
         self,
@@ -310,26 +331,44 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         self, sums: Sequence[CrossProducts], centre: FloatArray, width: FloatArray
     ) -> Callable[[FloatArray], NodeValues]:
         """Return the values of many responses of the same rows as a function of (k,) ratios."""
-        from vcomp.estimators.likelihood.expansion import (
-            LogDeterminant,
-            ResponseSeries,
-            node_values,
+        log_det = self.log_determinant(centre, width)
+        return node_values(
+            log_det, response_series(self._at(np.append(centre, 1.0)), sums), centre
         )
 
-        v, key = np.append(centre, 1.0), (centre.tobytes(), width.tobytes())
+    def log_determinant(
+        self, centre: FloatArray, width: FloatArray, *, with_value: bool = True
+    ) -> Series:
+        """Return the part of likelihoods that does not depend on the response, as a polynomial.
+
+        Parameters
+        ----------
+        centre, width : as in :meth:`node_values`
+        with_value : whether its value at the centre is computed; else it is 0
+        """
+        key = centre.tobytes(), width.tobytes(), with_value
         if self._shared is None or self._shared[0] != key:
-            near = self.started(v)
+            near = self.started(np.append(centre, 1.0))
 
-            def at(ratios: FloatArray, with_value: bool) -> tuple[float, FloatArray]:
-                point = near._at(np.append(ratios, 1.0))
-                traces = point.traces(reml=self.reml).mean(axis=1)
-                if not with_value:
-                    return np.nan, traces
-                return float(point.log_determinants(reml=self.reml).mean()), traces
+            def slopes(ratios: FloatArray) -> FloatArray:
+                return near._at(np.append(ratios, 1.0)).traces(reml=self.reml).mean(axis=1)
 
-            log_determinant = LogDeterminant(at, centre, width)
-            self._shared = key, log_determinant
-        return node_values(self._shared[1], ResponseSeries(self._at(v), sums), centre)
+            value = 0.0
+            if with_value:
+                point = near._at(np.append(centre, 1.0))
+                value = float(point.log_determinants(reml=self.reml).mean())
+            self._shared = key, log_determinant(slopes, value, centre, width)
+        return self._shared[1]
+
+    def expanded(self, v: FloatArray, held: BoolArray) -> SeriesLikelihood:
+        """Return the likelihood near its maximum as a polynomial, without Monte Carlo noise.
+
+        Raises
+        ------
+        EstimationError
+            If a component is estimated at zero.
+        """
+        return SeriesLikelihood(self, v, held)
 
     def with_more_probes(self, v: FloatArray) -> IterativeLikelihood | None:
         """Return the engine with probes for a smaller error at `v`; None if there are enough."""
@@ -379,6 +418,125 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
                 self.stats, self._context.pairs, active
             )
         return IterativePoint(self._context, self._equations[active].at(v), v)
+
+
+class SeriesLikelihood(IterativeLikelihood):
+    """The log-likelihood of one response near its maximum, less a constant, for profiles.
+
+    The slopes of the log-determinant at the maximum are those with which it is one: the probes of
+    the fit may have been others.
+
+    Parameters
+    ----------
+    engine : of the fit
+    v : (k + 1,) the maximum
+    held : (k + 1,) components that were not estimated
+    patience : expected seconds up to which it is made
+
+    Raises
+    ------
+    EstimationError
+        If a component is estimated at zero, or more time is expected than that.
+    """
+
+    exact_value: ClassVar[bool] = True
+    kinds: ClassVar[tuple[InformationKind, ...]] = ("observed", "average")
+
+    def __init__(
+        self,
+        engine: IterativeLikelihood,
+        v: FloatArray,
+        held: BoolArray,
+        *,
+        patience: float = PATIENCE,
+    ) -> None:
+        if not (v[~held] > 0.0).all():
+            raise EstimationError(
+                "a component is estimated at zero, from where these data are too large for a "
+                f"profile; {_OTHERS}"
+            )
+        self._free = np.flatnonzero(v > 0.0)
+        places, last = self._free[:-1], self._free.size - 1
+        check_seconds(
+            len(nodes_of(last)) * engine.seconds,
+            "profiles of these data take",
+            _OTHERS,
+            patience,
+        )
+        super().__init__(engine.stats, reml=engine.reml, like=engine)
+        self._to_ratios = np.eye(last + 1)
+        self._to_ratios[:last, last] = -1.0
+        free, estimated = v[self._free], ~held[self._free]
+        information = np.outer(free, free) * engine.information(v)[np.ix_(self._free, self._free)]
+        cov = np.zeros_like(information)
+        cov[np.ix_(estimated, estimated)] = np.linalg.inv(
+            information[np.ix_(estimated, estimated)]
+        )
+        errors = np.sqrt(np.diagonal(self._to_ratios @ cov @ self._to_ratios.T))[:last]
+        self._centre, self._limit = v[:-1] / v[-1], _FARTHER * engine.reach(errors)
+        self._errors = errors
+        width = np.zeros(v.size - 1)
+        width[places] = np.minimum(self._limit, _SPREAD * errors)
+        log_det = engine.log_determinant(self._centre, width, with_value=False)
+        point = engine._at(np.append(self._centre, 1.0))
+        self._rss = Series(
+            tuple(d[..., 0] for d in response_series(point, [self.stats])[0].derivatives)
+        )
+        slopes = np.where(
+            estimated[:last], -self._rss.derivatives[1] / v[-1], log_det.derivatives[1]
+        )
+        self._log_det = Series((log_det.derivatives[0], slopes, *log_det.derivatives[2:]))
+        self._average = self._in_logarithms(v)[1]
+
+    def loglike(self, v: FloatArray) -> float:
+        """Return the log-likelihood at components `v`, less a constant."""
+        x, residual = self._logarithms(v), v[-1]
+        deviance = self._degrees * np.log(residual) + self._log_det(x) + self._rss(x) / residual
+        return float(-0.5 * deviance)
+
+    def derivatives(self, v: FloatArray) -> Derivatives:
+        """Return value, score and an information of the first order at `v`."""
+        score = np.zeros(v.size)
+        score[self._free] = self._in_logarithms(v)[0] / v[self._free]
+        return Derivatives(self.loglike(v), score, self.information(v))
+
+    def information(
+        self, v: FloatArray, kind: InformationKind = "average", *, positive_only: bool = False
+    ) -> FloatArray:
+        """Return the observed information, or that of the maximum in logarithms of components."""
+        free, found = v[self._free], np.zeros((v.size, v.size))
+        score, observed = self._in_logarithms(v)
+        matrix = self._average if kind == "average" else observed + np.diag(score)
+        found[np.ix_(self._free, self._free)] = matrix / np.outer(free, free)
+        return found
+
+    def _in_logarithms(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return score and observed information by the logarithms of the components."""
+        x, precision = self._logarithms(v), 1.0 / v[-1]
+        slopes, rss = self._rss(x, 1) * precision, float(self._rss(x)) * precision
+        score = -0.5 * np.append(self._log_det(x, 1) + slopes, self._degrees - rss)
+        second = self._log_det(x, 2) + self._rss(x, 2) * precision
+        observed = 0.5 * np.block([[second, -slopes[:, None]], [-slopes, rss]])
+        return self._to_ratios.T @ score, self._to_ratios.T @ observed @ self._to_ratios
+
+    def _logarithms(self, v: FloatArray) -> FloatArray:
+        """Return the logarithms of ratios of the terms, from those of the maximum.
+
+        Raises
+        ------
+        EstimationError
+            If they are out of reach.
+        """
+        places = self._free[:-1]
+        with np.errstate(divide="ignore"):
+            x = np.log(v[places] / v[-1] / self._centre[places])
+        if not (np.abs(x) <= self._limit + 1e-9).all():
+            far = display.number(float((self._limit / self._errors).min()), 2)
+            raise EstimationError(
+                "by conjugate gradients the profile of these components is known up to "
+                f"{far} standard errors, and this interval needs more; {_OTHERS}"
+            )
+        return x
 
 
 def _average(point: IterativePoint) -> FloatArray:
