@@ -205,7 +205,7 @@ class GrowingLevels:
         self._categories = _no_levels()
 
     def coded(self, values: Any) -> pd.Categorical:
-        """Return a batch of values as levels; missing ones and empty text are none.
+        """Return a batch of values as levels; missing ones and empty text have no level.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class GrowingLevels:
         return pd.Categorical.from_codes(places, self._categories, validate=False)
 
     def _places(self, kind: str, values: pd.Index) -> IntArray:
-        """Return the numbers of values of a kind, of which most came before."""
+        """Return the numbers of values of a kind; most of them are known already."""
         known, numbers = self._known.get(kind, (values[:0], np.zeros(0, np.int32)))
         places = known.get_indexer(values)
         is_new = places < 0
