@@ -333,7 +333,7 @@ def plural(name: str) -> str:
     return name if several.startswith("levels of ") else several
 
 
-def sized(n: int, name: str) -> str:
+def sized(n: float, name: str) -> str:
     """Return a facet with its number of levels, as a factor of a design.
 
     Examples
@@ -341,7 +341,7 @@ def sized(n: int, name: str) -> str:
     >>> sized(1, "topic"), sized(1500, "topic"), sized(5, "sys"), sized(8, "p")
     ('1 topic', '1,500 topics', '5 sys', '8 p')
     """
-    return f"{n:,} {name if n == 1 else plural(name)}"
+    return f"{count(n)} {name if n == 1 else plural(name)}"
 
 
 def counted(n: float, name: str) -> str:

@@ -323,6 +323,23 @@ def test_mean_squares_of_a_two_way_table_are_of_its_cell_means(sizes, r):
     assert table.ms_residual == 2.0 / r
 
 
+def test_sizes_of_an_additive_table_are_told_with_its_scores_in_a_cell():
+    """Minitab's reduced model: 3 items × 2 operators × 3 scores."""
+    squares = {"item": 0.00305, "operator": 0.0002722, "Residual": 0.0000913}
+    df = {"item": 2, "operator": 1, "Residual": 14}
+    with pytest.raises(PlanError) as caught:
+        vcomp.from_mean_squares(squares, df=df, sizes={"item": 3, "operator": 2})
+    sizes = {"item": 3, "operator": 2, "replicate": 3}
+    assert str(caught.value).endswith(f"; with 3 scores in each cell, pass sizes={sizes}")
+    found = vcomp.from_mean_squares(squares, df=df, sizes=sizes)
+    by_hand = [(30.5 - 0.913) / 6e4, (2.722 - 0.913) / 9e4, 0.0000913]
+    np.testing.assert_allclose(found.vcomp, by_hand, rtol=1e-12)
+    assert "mean squares of 3 items, 2 operators, 3 replicates." in str(found.summary())
+    for wrong in ({"item": 3, "operator": 3}, {"item": 4, "operator": 2}):
+        with pytest.raises(PlanError, match="; correct one of them, or add the mean square and"):
+            vcomp.from_mean_squares(squares, df=df, sizes=wrong)
+
+
 def test_replicates_beside_degrees_of_freedom():
     squares = {"part": 40.0, "operator": 12.0, "part:operator": 3.0, "Residual": 1.0}
     df = {"part": 9, "operator": 2, "part:operator": 18, "Residual": 60}

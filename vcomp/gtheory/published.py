@@ -315,7 +315,7 @@ class PublishedComponents(HasDStudies, InJson, display.Printed):
         if self.anova is not None:
             sizes = gstudy_design(self.components).facets
             levels = ", ".join(
-                f"{display.count(self.anova.sizes[f])} {f}" for f in sizes if f in self.anova.sizes
+                display.sized(self.anova.sizes[f], f) for f in sizes if f in self.anova.sizes
             )
             notes.append(f"Standard errors and intervals from the mean squares of {levels}.")
             notes.append("Effects are treated as normal.")
@@ -440,7 +440,8 @@ def from_mean_squares(
     df : degrees of freedom by the same names. Sizes follow from them
     sizes : of the G-study, for each facet within those that it is nested in; degrees of freedom
         follow from them. Give `df`, `sizes` or, of an unbalanced design, both: sizes are then the
-        coefficients n₀ of its expected mean squares
+        coefficients n₀ of its expected mean squares. Scores in a cell are the size of
+        ``replicate``
     mean : of all scores of the G-study, for decisions by a cut score
 
     Returns

@@ -240,9 +240,14 @@ def anova_of_mean_squares(
     if whole and wrong.any():
         t = int(np.flatnonzero(wrong)[0])
         levels = ", ".join(f"{f}={display.number(sizes[f])}" for f in sorted(sizes))
+        per_cell = (1.0 + df.sum()) / math.prod(sizes.values())
+        advice = "correct one of them, or add the mean square and df of the term that is missing"
+        if t == len(names) - 1 and REPLICATE not in sizes and _holds_replicates(names, per_cell):
+            written = {f: int(sizes[f]) for f in sorted(sizes)} | {REPLICATE: round(per_cell)}
+            advice = f"with {round(per_cell)} scores in each cell, pass sizes={written}"
         raise PlanError(
             f"df of {names[t]!r} is {display.number(df[t])}, but with the sizes {levels} of a "
-            f"balanced design it is {display.number(implied[t])}; a term may be missing",
+            f"balanced design it is {display.number(implied[t])}; {advice}",
             term=names[t],
         )
     return BalancedAnova(tuple(facets), dict(sizes), df, expected, squares)
@@ -516,7 +521,7 @@ def df_show_replicates(
     df : degrees of freedom by name
     """
     everything = max(terms, key=len)
-    if REPLICATE in everything or RESIDUAL.lower() not in (n.strip().lower() for n in names):
+    if REPLICATE in everything:
         return False
     given = degrees_of_freedom(df, names)
     try:
@@ -524,4 +529,10 @@ def df_show_replicates(
     except PlanError:  # it is raised again for the design itself
         return False
     per_cell = (1.0 + given.sum()) / math.prod(sizes[f] for f in everything)
-    return bool(per_cell > 1.5 and abs(per_cell - round(per_cell)) <= 1e-6 * per_cell)
+    return _holds_replicates(names, per_cell)
+
+
+def _holds_replicates(names: Sequence[str], per_cell: float) -> bool:
+    """Return whether cells of so many scores have replicates, which are in the residual."""
+    has_residual = RESIDUAL.lower() in (name.strip().lower() for name in names)
+    return has_residual and per_cell > 1.5 and abs(per_cell - round(per_cell)) <= _SAME * per_cell
