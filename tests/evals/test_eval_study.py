@@ -880,6 +880,20 @@ def test_scores_as_every_eval_ever_has_them(tmp_path):
         found.to_every_eval_ever(tmp_path / "file")
 
 
+def test_aggregates_count_the_scores_of_their_model_and_task():
+    data = scores(models=3, tasks=2).iloc[7:-3]
+    documents = vcomp.evals.study(data).to_every_eval_ever(organization="we")
+    by_task = data.groupby(["model", "task"]).size()
+    assert by_task.nunique() == 3
+    for document in documents:
+        counts = [
+            result["score_details"]["uncertainty"]["num_samples"]
+            for result in document["evaluation_results"]
+        ]
+        rows = by_task[document["model_info"]["id"]]
+        assert counts == [*rows, rows.sum()]
+
+
 def test_names_of_files_of_models(tmp_path):
     names = {"m0": "a/b", "m1": "a:b", "m2": "A_B"}
     found = vcomp.evals.study(scores(models=3).replace({"model": names}))

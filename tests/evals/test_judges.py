@@ -280,6 +280,16 @@ def test_large_numbers_lose_no_digits():
     np.testing.assert_allclose(plain.std_error, moved.std_error, rtol=1e-13)
 
 
+@pytest.mark.parametrize("unit", [2.0**-60, 2.0**60])
+def test_units_of_ratings_multiply_shifts(unit):
+    rng = np.random.default_rng(1)
+    ratings, items = rng.integers(0, 5, (30, 3)).astype(float), np.arange(30)
+    plain, scaled = shifts(ratings, items, 30), shifts(unit * ratings, items, 30)
+    np.testing.assert_allclose(scaled.values, unit * plain.values, rtol=1e-12)
+    np.testing.assert_allclose(scaled.std_error, unit * plain.std_error, rtol=1e-12)
+    assert plain.values.any()
+
+
 # Repeated judgements, committees ----------------------------------------------------------------
 
 

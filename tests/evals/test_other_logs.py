@@ -219,6 +219,10 @@ def test_mteb(tmp_path):
     assert "not of items" in " ".join(logs.notes)
     write(folder / "model_meta.json", {"name": "org/other", "revision": "rev"})
     assert vcomp.evals.read(tmp_path).table["model"].unique().tolist() == ["org/other"]
+    scores["test"][1] = "lost"
+    write(folder / "STS.json", {"task_name": "STS", "mteb_version": "2", "scores": scores})
+    with pytest.raises(vcomp.DataError, match="test, score 2: a score is"):
+        vcomp.evals.read(tmp_path)
 
 
 # Every Eval Ever -------------------------------------------------------------------------------

@@ -129,6 +129,15 @@ def test_graded_scores_and_text():
     assert words.table["run_variance"].isna().all()
 
 
+def test_answers_that_were_given_once_are_counted():
+    twice = {"a": [[1, 0], [0, 0], [1, 1]], "b": [[1, 1], [0, 1], [0, 0]]}
+    assert "given once" not in printed_words(vcomp.evals.repetitions(table_of(twice)))
+    once = twice | {"a": [[1], [0, 0], [1, 1]]}
+    assert "1 of 6 answers was given once" in printed_words(
+        vcomp.evals.repetitions(table_of(once))
+    )
+
+
 def test_runs_that_all_agree_have_no_variance():
     data = table_of({"a": [[1, 1], [0, 0], [1, 1]], "b": [[1, 1], [1, 1], [0, 0]]})
     sources = vcomp.evals.repetitions(data).sources

@@ -358,10 +358,12 @@ class Repetitions(display.Printed):
                 "Scores are graded, so that neither pass@k nor a majority is defined; "
                 "passes_from= names the score that passes."
             )
-        if (runs == 1).any():
+        once = int((runs == 1).sum())
+        if once:
+            verbs = ("was", "says") if once == 1 else ("were", "say")
             said.append(
-                f"{display.count((runs == 1).sum())} of {display.count(runs.size)} answers were "
-                "given once, and say nothing about flicker."
+                f"{once:,} of {runs.size:,} answers {verbs[0]} given once, and {verbs[1]} nothing "
+                "about flicker."
             )
         if self.most > self.common:
             said.append(
