@@ -115,6 +115,13 @@ def test_differences_at_the_limits_of_ties(rate):
     np.testing.assert_array_equal(found, expected)
 
 
+def test_as_many_swaps_as_the_rate_allows():
+    """One of the 49 pairs that are not tied is swapped; 49 times 1/49 is less than 1 in floats."""
+    x, y = np.arange(11.0) ** 2 + 1.0, np.minimum(np.arange(11.0), 7.0)
+    y[:2] = 1.0, 0.0
+    check(x[None], y[None], 1 / 49, rtol=1e-12)
+
+
 def test_no_threshold_is_safe():
     with pytest.warns(VcompWarning, match="sens_abs is undefined here: even the largest"):
         assert np.isnan(get("sens_abs").actual([[1, 2], [1, 3]], [2, 1]))

@@ -216,8 +216,7 @@ def _safe_difference(
         passed = threshold
         above = place > threshold[:, None]
         n = np.array([np.count_nonzero(row) for row in above])
-        most = np.floor(rate * n).astype(np.int64)
-        most += (most + 1) / np.maximum(n, 1) <= rate
+        most = np.ceil(rate * n).astype(np.int64)
         most -= most / np.maximum(n, 1) > rate
         at = np.minimum(first + most, last)
         threshold = np.where(at < last, np.maximum(falling[at], threshold), threshold)
