@@ -195,6 +195,18 @@ def test_missing_scores_are_said_and_others_of_the_row_used():
         fit(WIDE, data, missing="raise")
 
 
+def test_missing_scores_of_long_data_are_named_by_variable():
+    data = specification(1)
+    data.loc[data.index[data["test"] == "b"][:2], "y"] = np.nan
+    n = int((data["test"] == "b").sum())
+    with pytest.warns(VcompWarning, match=f"^b lacks 2 of {n} scores"):
+        res = fit(ITEMS, data, variable="test")
+    assert res.nobs == len(data) - 2
+    data.loc[data["test"] == "b", "y"] = np.nan
+    with pytest.raises(DataError, match="'b' has no scores: 'y' is missing in all its rows"):
+        fit(ITEMS, data, variable="test")
+
+
 def test_repeated_scores_of_a_cell():
     data = pd.concat([specification(1, linked=True, n_i=(4, 4, 4)) for _ in range(2)])
     data["y"] += np.random.default_rng(0).normal(size=len(data))

@@ -153,6 +153,14 @@ def test_a_matrix_that_is_not_positive_definite(cut, by_pairs):
         factor_of(C - np.diag([0.0, 1.0, 0.0]), None, 2, by_pairs)
 
 
+def test_a_matrix_that_loses_no_digits_is_eliminated_by_pairs():
+    C = equations([6, 4], 20, 0, False)
+    factor = factor_of(C, None, 6, by_pairs=True)
+    assert factor.pattern.pairs is not None
+    assert factor.pairs is factor.pattern.pairs
+    assert factor.log_determinant() == pytest.approx(np.linalg.slogdet(C)[1], rel=1e-12)
+
+
 @settings(deadline=None)
 @given(st.integers(1, 12), st.integers(0, 8), st.integers(0, 2**32 - 1))
 def test_sums_over_leaves(n_leaves, m, seed):
