@@ -571,6 +571,26 @@ def test_mistakes(main_effects, options, error, message):
         main_effects.compare_levels(**{"facet": "sys", **options})
 
 
+@pytest.mark.parametrize(
+    ("zeros", "note"),
+    [
+        (("s:t",), "s:t is estimated at zero and adds nothing to it."),
+        (("s:t", "s:j"), "s:t and s:j are estimated at zero and add nothing to it."),
+    ],
+)
+def test_components_of_the_error_variance_that_are_zero_are_named(zeros, note):
+    """Rows with the same mean in each cell of a term have no variance of that term."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(list(np.ndindex(4, 5, 3)), columns=["s", "t", "j"])
+    frame = frame.assign(y=rng.normal(size=60), s=frame["s"].map("s{}".format))
+    for term in zeros:
+        frame["y"] -= frame.groupby(term.split(":"))["y"].transform("mean")
+    if "s:j" not in zeros:
+        frame["y"] += 2.0 * frame.groupby(["s", "j"])["y"].transform("first")
+    found = vcomp.fit("y ~ s + (1|t) + (1|j) + (1|s:t) + (1|s:j)", frame).compare_levels("s")
+    assert note in found.notes
+
+
 def test_differences_without_error_are_certain():
     """Of 0 they have p = 1, of others p = 0."""
     d, nothing = np.array([0.0, 2.0, -3.0]), np.zeros(3)

@@ -26,6 +26,7 @@ LIMITS = {
     "no table": DenseLimits(0, 0),
     "small tables": DenseLimits(13, 0),
     **{f"below {n}": DenseLimits(0, 0, n) for n in (7, 13, 61, 121)},
+    **{f"tables below {n}": DenseLimits(10**6, 0, n) for n in (7, 13, 61)},
     **{f"small tables below {n}": DenseLimits(13, 0, n) for n in (24, 121)},
 }
 

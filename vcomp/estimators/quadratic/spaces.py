@@ -482,7 +482,7 @@ class SpaceContrasts:
             # A pivot can be smaller than the residual only if another component is negative.
             if np.square(np.diagonal(factor[0])).min(initial=w[-1]) < _SINGULAR * w[-1]:
                 raise np.linalg.LinAlgError("V is singular to rounding")
-            self._last = key, cho_solve(factor, np.eye(S.shape[0]), check_finite=False)
+            self._last = key, cho_solve(factor, np.eye(len(S)), check_finite=False)
         return self._last[1]
 
 

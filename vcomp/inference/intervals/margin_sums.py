@@ -224,7 +224,9 @@ class LevelLayout:
         self, pairs: list[tuple[int, int]], limits: DenseLimits, total: Total
     ) -> LevelLayout:
         grid, groups = self.design.grid, dict(self.groups)
-        sparse = [s for s, g in groups.items() if g.possible > limits.combinations]
+        sparse = [
+            s for s, g in groups.items() if g.head is not None or g.possible > limits.combinations
+        ]
         dense = [s for s in self.leaves if s not in sparse]
         if grid is not None and not sparse:
             outer_levels = {}
@@ -364,17 +366,13 @@ def _groups(
     sizes = [design.n_levels[i] for i in digits]
     head: Groups | None = None
     first = 0
-    for at in range(1, len(digits) + 1):
+    for at in range(2, len(digits) + 1):  # levels of one facet do not overflow
         above = 1 if head is None else head.size
         if above * prod(sizes[first:at]) >= limits.largest:
             wide = Groups(tuple(digits[first : at - 1]), tuple(sizes[first : at - 1]), None, head)
             (keys, _), *_ = total(ObservedGroups.of, [wide], [], []).joined
             head, first = replace(wide, keys=keys), at - 1
-    found = Groups(tuple(digits[first:]), tuple(sizes[first:]), None, head)
-    if head is not None and found.possible <= limits.combinations:
-        (keys, _), *_ = total(ObservedGroups.of, [found], [], []).joined
-        return replace(found, keys=keys)
-    return found
+    return Groups(tuple(digits[first:]), tuple(sizes[first:]), None, head)
 
 
 def _counts_of_grid(design: Design, groups: Groups) -> FloatArray:

@@ -130,16 +130,16 @@ class Margin:
             return self
         upward = mean > now
 
-        def excess(log_shape: float) -> float:
-            return _transformed(self, float(np.exp(log_shape)), upward).mean - mean
+        def short(log_shape: float) -> float:
+            found = _transformed(self, float(np.exp(log_shape)), upward).mean
+            return mean - found if upward else found - mean
 
-        inside = values[0] < mean < values[-1]
-        if not inside or (excess(_MOST_LOG_SHAPE) > 0.0) != upward:
+        if not short(_MOST_LOG_SHAPE) < 0.0:
             raise EstimationError(
                 f"a margin {self.name!r} from {values[0]:g} to {values[-1]:g} cannot have the "
                 f"mean {mean:g}"
             )
-        found = float(brentq(excess, 0.0, _MOST_LOG_SHAPE, xtol=1e-15, rtol=1e-15))
+        found = float(brentq(short, 0.0, _MOST_LOG_SHAPE, xtol=1e-15, rtol=1e-15))
         return _transformed(self, float(np.exp(found)), upward)
 
     def _weighted(self) -> tuple[FloatArray, FloatArray]:

@@ -221,7 +221,7 @@ def _check_rounding(name: str, mine: FacetSurvey, theirs: FacetSurvey) -> None:
 
 
 def _shown(facet: Facet) -> str:
-    return repr(facet.levels[:1].tolist()[0])
+    return repr(next(iter(facet.levels)))
 
 
 def _check_factor(name: str, mine: FacetSurvey | None, theirs: FacetSurvey | None) -> None:
