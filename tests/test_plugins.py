@@ -50,6 +50,10 @@ class Doubled:
         return replace(made, values=self.factor * made.values, method="doubled")
 
 INSTANCE = Doubled()
+
+@dataclass
+class WithoutEstimate:
+    pass
 """
 POINTS = """
 [vcomp.measures]
@@ -65,6 +69,7 @@ wrong = plugged_parts:dataclass
 doubled = plugged_parts:Doubled
 wrong = plugged_parts:np
 instance = plugged_parts:INSTANCE
+without = plugged_parts:WithoutEstimate
 """
 
 
@@ -131,9 +136,12 @@ def test_a_broken_package_is_named(res):
             lambda: vcomp.fit("score ~ (1|sys)", data, method="wrong"),
             "'plugged', which is not a d",
         ),
-        (
-            lambda: vcomp.fit("score ~ (1|sys)", data, method="instance"),
-            "'plugged', which is not a d",
+        *(
+            (
+                lambda name=name: vcomp.fit("score ~ (1|sys)", data, method=name),
+                "'plugged', which is not a dataclass with the method estimate",
+            )
+            for name in ("instance", "without")
         ),
     ):
         with pytest.raises(vcomp.VcompError, match=named):

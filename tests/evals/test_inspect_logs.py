@@ -279,6 +279,16 @@ def test_items_of_several_models_match_by_id(tmp_path):
     assert table["item"].cat.categories.tolist() == ["0", "1", "2"]
 
 
+def test_samples_without_input_are_other_items_in_another_task(tmp_path):
+    for task in "ab":
+        spec = {**SPEC, "task": task, "task_id": task}
+        samples = [sample(k, input=None) for k in range(2)]
+        archive(tmp_path / f"{task}.eval", samples, {**HEADER, "eval": spec})
+    logs = vcomp.evals.read(tmp_path)
+    assert logs.table["item"].tolist() == ["a/0", "a/1", "b/0", "b/1"]
+    assert not any("content" in note or "same items" in note for note in logs.notes)
+
+
 # Damage ----------------------------------------------------------------------------------------
 
 

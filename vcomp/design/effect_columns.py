@@ -362,7 +362,7 @@ def _learned(term: RandomTerm, bar: CodedBar) -> EffectColumns:
         )
     squares = about_origin / np.outer(scale, scale)
     values, vectors = np.linalg.eigh(squares)
-    if values[0] <= _CONSTANT * values[-1]:
+    if values[0] <= _CONSTANT:
         involved = [n for n, c in zip(part.names, vectors[:, 0], strict=True) if abs(c) > 1e-3]
         raise DesignError(
             f"the columns {', '.join(map(repr, involved))} of {term.written} are linearly "

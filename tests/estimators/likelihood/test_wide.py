@@ -15,6 +15,7 @@ import vcomp
 from vcomp.estimators.likelihood import EngineLimits, Projector, choose_engine
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.fixed_part import SparseCovariance
+from vcomp.estimators.likelihood.prediction_errors import difference_variances
 from vcomp.exceptions import DataError, DesignError, EstimationError, VcompError
 from vcomp.formula.coding import WideLimits
 from vcomp.model import VarianceComponentsModel
@@ -522,3 +523,24 @@ class TestManyLevels:
         limits = EngineLimits(seconds=1e-9)
         with pytest.raises(EstimationError, match=r"hold="):
             choose_engine(model.statistics, reml=True, limits=limits)
+
+
+def test_errors_of_differences_of_effects_next_to_a_wide_factor():
+    """Against the inverse of Henderson's equations, the columns of the factor dense."""
+    formula, data = "y ~ x + item + (1|a) + (1|b) + (1|a:b)", _data(1_200)
+    rows, statistics = _dense(formula, data).statistics.rows, _model(formula, data).statistics
+    v = np.array([0.7, 0.3, 0.2, 1.1])
+    W = np.column_stack(
+        [*(np.eye(q)[c] for c, q in zip(rows.codes, rows.sizes, strict=True)), rows.X]
+    )
+    ridge = np.zeros(W.shape[1])
+    ridge[: sum(rows.sizes)] = np.repeat(1.0 / v[:-1], rows.sizes)
+    inverse = np.linalg.inv(W.T @ W / v[-1] + np.diag(ridge))
+    starts = np.cumsum([0, *rows.sizes])
+    for t, q in enumerate(rows.sizes):
+        first, second = starts[t] + np.random.default_rng(t).integers(0, q, (2, 12))
+        variances = np.diagonal(inverse)
+        expected = variances[first] + variances[second] - 2.0 * inverse[first, second]
+        pairs = first - starts[t], second - starts[t]
+        found = difference_variances(statistics, v, t, pairs, EngineLimits())
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)

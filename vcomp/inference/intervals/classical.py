@@ -200,7 +200,7 @@ def _expanded(x: FloatArray, d: FloatArray, reach: Reach) -> _Expansion:
     least = _CANCELLED * np.abs(x).max(axis=1, initial=0.0)
     x = np.where(np.abs(x) > least[:, None], x, 0.0)
     plus, minus = x > 0.0, x < 0.0
-    d = np.where(plus | minus, d, 0.0)
+    d = np.where(x != 0.0, d, 0.0)
     G, H = reach.positive, np.where(np.isinf(reach.negative), 0.0, reach.negative)
     endless = (minus & np.isinf(reach.negative)).any(axis=1)
     scale = np.where(plus, G, np.where(minus, H, 0.0))
