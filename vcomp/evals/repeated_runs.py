@@ -360,11 +360,7 @@ class Repetitions(display.Printed):
             )
         once = int((runs == 1).sum())
         if once:
-            verbs = ("was", "says") if once == 1 else ("were", "say")
-            said.append(
-                f"{once:,} of {runs.size:,} answers {verbs[0]} given once, and {verbs[1]} nothing "
-                "about flicker."
-            )
+            said.append(f"Answers given once say nothing about flicker: {once:,} of {runs.size:,}.")
         if self.most > self.common:
             said.append(
                 f"Measures of more than {self.common} runs are of the items that have so many."

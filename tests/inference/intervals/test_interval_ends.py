@@ -11,6 +11,7 @@ from scipy.optimize import brentq
 from tests.helpers.kernel_twins import lower_limit
 from vcomp.inference.intervals.classical import (
     Reach,
+    _expanded,
     _Expansion,
     _steps,
     lower_limits,
@@ -54,6 +55,23 @@ def test_limits_are_those_of_the_matrix_formulas(case):
     clear = np.isfinite(expected) & (np.abs(terms.sum(axis=1) - expected) > 1e-3 * scale)
     np.testing.assert_allclose(
         found[clear], np.array(expected)[clear], rtol=1e-12, atol=1e-12 * scale
+    )
+
+
+@settings(deadline=None)
+@given(cases)
+def test_expansions_give_the_limits_of_terms_that_keep_their_signs(case):
+    seed, K, correlated, endless = case
+    rng = np.random.default_rng(seed)
+    parts = Reach(*reach(rng, K, correlated=correlated, endless=endless))
+    x, d = rng.normal(size=(2, 20, K))
+    s = 0.5 * np.abs(x / d).min(axis=1)
+    at, limits = _expanded(x, d, parts), lower_limits(x - s[:, None] * d, parts)
+    T, V = at.T - at.q * s, at.V - at.V1 * s + at.V2 * s * s
+    # Variances below zero are cut off, and their expansions with them.
+    there = np.isfinite(limits) & (at.V > 0.0) & (V > 0.0)
+    np.testing.assert_allclose(
+        (T - np.sqrt(V, where=there, out=V))[there], limits[there], rtol=1e-8, atol=1e-8
     )
 
 
