@@ -133,7 +133,7 @@ def test_answers_that_were_given_once_are_counted():
     twice = {"a": [[1, 0], [0, 0], [1, 1]], "b": [[1, 1], [0, 1], [0, 0]]}
     assert "given once" not in printed_words(vcomp.evals.repetitions(table_of(twice)))
     once = vcomp.evals.repetitions(table_of(twice | {"a": [[1], [0, 0], [1, 1]]}))
-    assert "Answers given once say nothing about flicker: 1 of 6." in printed_words(once)
+    assert "Answers given once do not show flicker: 1 of 6." in printed_words(once)
 
 
 def test_runs_that_all_agree_have_no_variance():

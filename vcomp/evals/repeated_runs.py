@@ -360,7 +360,7 @@ class Repetitions(display.Printed):
             )
         once = int((runs == 1).sum())
         if once:
-            said.append(f"Answers given once say nothing about flicker: {once:,} of {runs.size:,}.")
+            said.append(f"Answers given once do not show flicker: {once:,} of {runs.size:,}.")
         if self.most > self.common:
             said.append(
                 f"Measures of more than {self.common} runs are of the items that have so many."
