@@ -22,7 +22,6 @@ from vcomp.estimators.likelihood import (
 from vcomp.exceptions import EstimationError, VcompError
 from vcomp.formula import REPLICATE, LevelRows, average_rows, in_formula, level_rows, refuse
 from vcomp.inference import VarianceComponents
-from vcomp.inference.pairwise import Pairs
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import EffectSolution, RowAccess, require_rows
 from vcomp.model.stored_levels import (
@@ -36,6 +35,8 @@ from vcomp.model.stored_levels import (
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from vcomp.inference.pairwise import Pairs
 
 _SINGULAR = 1e-10
 """Relative singular value of scaled coefficients below which equations are singular."""
