@@ -293,3 +293,10 @@ def test_scores_that_lack_the_digits_of_the_rest_are_fitted_exactly(stream):
     data = shifted(UNBALANCED, "g", 1e17)
     found = vcomp.fit("y ~ g + (1|h)", data, method="henderson3", stream=stream)
     assert found.status == "The fixed part fits exactly: all components are 0."
+
+
+@pytest.mark.parametrize("n", [12, 200])
+def test_what_rounding_of_the_scores_leaves_has_no_variance(n):
+    x = np.random.default_rng(0).normal(size=n)
+    data = pd.DataFrame({"y": 1e3 + (1e4 + np.pi) * x, "x": x, "g": np.arange(n) % 4})
+    assert (vcomp.fit("y ~ x + (1|g)", data).vcomp == 0.0).all()

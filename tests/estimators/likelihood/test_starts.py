@@ -12,6 +12,7 @@ import vcomp
 from tests.fuzz.small_tables import case
 from tests.helpers.dense_likelihood import DenseLikelihood
 from vcomp.estimators.likelihood import OtherStarts, choose_engine, maximise
+from vcomp.estimators.likelihood.starts import EffectForms
 
 FREE = np.zeros(3, dtype=bool)
 
@@ -397,3 +398,19 @@ def test_a_maximum_on_a_flat_ridge_of_the_grid_is_found(engine):
     assert dense == pytest.approx(-17.255205874199273, abs=1e-9)
     assert res.llf == pytest.approx(dense, abs=1e-11)
     assert "another maximum of the log-likelihood is only 0.00022 lower" in res.status
+
+
+@pytest.mark.parametrize("ratio", [0.0, 1e4])
+def test_a_maximum_along_a_component_is_found_from_far_away(ratio):
+    """In a balanced layout it is where the analysis of variance has it; steps are 5 %."""
+    n, codes, rng = 4, np.repeat(np.arange(5), 4), np.random.default_rng(0)
+    y = 1.2 * rng.normal(size=5)[codes] + rng.normal(size=codes.size)
+    cells = y.reshape(5, n)
+    wanted = (n * cells.mean(axis=1).var(ddof=1) / cells.var(axis=1, ddof=1).mean() - 1.0) / n
+    Z, one = np.eye(5)[codes], np.ones((y.size, 1))
+    inverse = np.linalg.inv(ratio * Z @ Z.T + np.eye(y.size))
+    P = inverse - inverse @ one @ one.T @ inverse / (one.T @ inverse @ one)
+    full, v = Z.T @ P @ Z, np.array([ratio, 1.0])
+    forms = EffectForms(v, np.zeros(5, dtype=np.int64), full, full, Z.T @ P @ y)
+    places = forms.other_maxima(np.array([True, False]), float(y @ P @ y), y.size - 1)
+    assert [a / b for a, b in places] == [pytest.approx(wanted, rel=0.05)]
