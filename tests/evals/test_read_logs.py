@@ -227,3 +227,39 @@ def test_the_printed_page(table):
     assert "4 scores: 2 models, 2 items, 2 judges" in page
     assert "unscored" not in page
     assert repr(vcomp.evals.read(table)) == "<EvalLogs: 4 scores: 2 models, 2 items, 2 judges>"
+
+
+@pytest.mark.parametrize("kind", ["paths", "logs"])
+def test_names_of_columns_in_files_are_understood(tmp_path, kind):
+    """Names that are written win over those that reading gives, and are printed."""
+    data = vcomp.datasets.load("docsearch").query("query == 'keywords'")
+    data = data[data["sys"].isin(["bm25-k1.2-b0.75", "ql-jm0.1", "overlap"])]
+    path = tmp_path / "scores.csv"
+    data.rename(columns={"score": "acc"}).to_csv(path, index=False)
+    source = path if kind == "paths" else vcomp.evals.read(path)
+    expected = vcomp.evals.study(data, system="sys", sampled=["topic"])
+    named = vcomp.evals.study(source, system="sys", score="acc", sampled=["topic"])
+    assert named.table.index.name == "sys"
+    assert "150 topics" in str(named)
+    assert named.table["mean"].to_dict() == pytest.approx(
+        expected.table["mean"].to_dict(), rel=1e-12
+    )
+    usual = vcomp.evals.study(source, where={"sys": ["overlap", "ql-jm0.1"]})
+    assert usual.table.index.name == "model"
+    assert set(usual.table.index) == {"overlap", "ql-jm0.1"}
+    with pytest.raises(vcomp.PlanError, match="no column 'system'"):
+        vcomp.evals.study(source, system="system")
+
+
+def test_names_of_judges_and_repetitions_in_files(tmp_path):
+    path = tmp_path / "ratings.csv"
+    table = {"name": ["m"] * 8, "qid": [1, 1, 2, 2] * 2, "rater": ["a", "b"] * 4}
+    table |= {"repeat": [1] * 4 + [2] * 4, "points": [1, 0, 1, 1, 1, 0, 0, 1]}
+    pd.DataFrame(table).to_csv(path, index=False)
+    logs = vcomp.evals.read(path, columns={"score": "points"})
+    card = vcomp.evals.judges(
+        logs, system="name", judge="rater", score="points", repeated="repeat"
+    )
+    assert card.table.index.name == "rater"
+    found = vcomp.evals.repetitions(logs, system="name", sampled=["qid"])
+    assert found.pass_all(2).index.name == "name"

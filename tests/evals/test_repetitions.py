@@ -206,3 +206,25 @@ def test_items_that_tasks_share_are_one_sample():
     apart = vcomp.evals.repetitions(data, sampled=["task:item"]).flicker(2).loc["a"]
     of_tasks = np.mean(every, axis=0).std(axis=1, ddof=1) / np.sqrt(20)
     assert apart["std_error"] == pytest.approx(np.hypot(*of_tasks) / 2, rel=1e-12)
+
+
+def test_more_models_than_can_be_compared_in_pairs():
+    """Sources need no pairs: of complete scores they are those of mean squares."""
+    n, items, runs = 1001, 4, 2
+    rng = np.random.default_rng(5)
+    y = rng.normal(size=(n, 1, 1)) + 2 * rng.normal(size=(1, items, 1))
+    y = y + rng.normal(size=(n, items, 1)) + rng.normal(size=(n, items, runs))
+    model, item, epoch = (of.ravel() for of in np.indices(y.shape))
+    table = pd.DataFrame({"model": model, "item": item, "epoch": epoch, "score": y.ravel()})
+    found = vcomp.evals.repetitions(table)
+    within = y.var(axis=2, ddof=1).mean()
+    means = y.mean(axis=2)
+    inner = means - means.mean(axis=0) - means.mean(axis=1)[:, None] + means.mean()
+    interaction = (inner**2).sum() / ((n - 1) * (items - 1)) - within / runs
+    sources = found.sources
+    assert sources.loc["epoch (identical runs)", "variance"] == pytest.approx(within, rel=1e-6)
+    assert sources.loc["model:item", "variance"] == pytest.approx(interaction, rel=1e-6)
+    error = interaction / items + within / (items * runs)
+    share = sources.loc["model:item", "share_of_error"]
+    assert share == pytest.approx(interaction / items / error, rel=1e-6)
+    assert "1,001 models" in str(found)

@@ -23,7 +23,15 @@ from vcomp.evals.next_data import (
     unknown,
 )
 from vcomp.evals.page import EvalPage, aggregates, page_of, write_aggregates
-from vcomp.evals.roles import FIXED, Partitions, Roles, copies, roles_of, task_shares
+from vcomp.evals.roles import (
+    FIXED,
+    Partitions,
+    Roles,
+    check_number_of_means,
+    copies,
+    roles_of,
+    task_shares,
+)
 from vcomp.evals.score_rows import (
     ScoresOfEval,
     column_names,
@@ -145,8 +153,7 @@ class EvalStudy(display.Printed):
         """The fit in which models are sampled too: components of models and of their noise."""
         if self.comparisons is None:
             return self.fit
-        repeated = bool(self.roles.repetition)
-        return _fitted(self.roles.planning, self.data, in_cells=repeated)
+        return _fitted(self.roles.planning, self.data, self.roles)
 
     @property
     def plan(self) -> DStudy:
@@ -162,7 +169,7 @@ class EvalStudy(display.Printed):
                 f"there is one {self.roles.model}: a plan to tell them apart needs several",
                 column=self.roles.model,
             )
-        return self.components.dstudy(object=self.roles.model, fixed=self.roles.fixed)
+        return _plan(self.components, self.roles)
 
     @property
     def ahead(self) -> tuple[Any, ...]:
@@ -223,16 +230,7 @@ class EvalStudy(display.Printed):
         pandas.DataFrame
             Index: the components; columns ``variance`` and ``share``, which is nan of one model.
         """
-        import pandas as pd
-
-        found = self.components.vcomp.drop(_HALF, errors="ignore")
-        shares = np.full(len(found), np.nan)
-        if self.comparisons is not None:
-            plan = self.plan
-            parts = plan.projected("rel_err_var").a[0] * np.maximum(plan.components.values, 0.0)
-            shares = parts / parts.sum() if parts.any() else parts
-        index = pd.Index(found.index, name="component")
-        return pd.DataFrame({"variance": found.to_numpy(), "share": shares}, index=index)
+        return _sources(self.components, None if self.comparisons is None else self.plan)
 
     @property
     def facets_of_sources(self) -> tuple[frozenset[str], ...]:
@@ -523,26 +521,18 @@ def study(
     """
     check_alpha(alpha)
     check_one_of("test", test, ("t", "tukey", "max-t"))
-    fixed = column_names("fixed", fixed)
-    scores, columns = opened(scores, columns)
+    sampled, fixed = column_names("sampled", sampled), column_names("fixed", fixed)
+    scores, columns, where = opened(scores, columns, where, (system, score, *sampled, *fixed))
     without = left_out(scores, system, metric, where)
     table, sampled = sampled_levels(scored_rows(scores, score, metric, columns, where), sampled)
     groups = Partitions(table)
     roles = roles_of(table, system, score, sampled, fixed, groups)
+    check_number_of_means(roles)
     of_data = read_prices(prices, roles), read_budget(budget, prices)
     _check_varying(table, roles, groups, alpha)
-    is_repeated = groups.n_groups(roles.cell) < len(table)
-    if is_repeated and groups.are_constant(table[score], roles.cell):
-        repeated = groups.repeated(roles.cell)
-        if not roles.repetition:
-            raise DataError(copies(repeated, roles.cell))
-        table = table[~repeated]
-        roles = replace(roles_of(table, system, score, sampled, fixed), identical=roles.repetition)
+    table, roles = _distinct(table, roles, groups)
     weights = task_shares(task_weights, roles, table)
-    if roles.terms:
-        fit = _fitted(roles.formula, table, in_cells=bool(roles.repetition))
-    else:
-        fit = _least_squares(roles.formula, table)
+    fit = _fit_of_models(roles, table)
     means, comparisons, lacking = _compared(
         fit, roles, table[system].iloc[0], weights, test, alpha
     )
@@ -557,6 +547,58 @@ def study(
     return EvalStudy(
         roles, means, comparisons, fit, alpha, table, *of_data, weights, lacking, without
     )
+
+
+def noise(table: pd.DataFrame, roles: Roles, alpha: float) -> tuple[Roles, pd.DataFrame]:
+    """Return the roles after repetitions that are equal are dropped, and the sources of noise.
+
+    Models are sampled, so that there may be any number of them.
+
+    Parameters
+    ----------
+    table : a row for each score
+    roles : of its columns
+    alpha : of the limit that an error states
+    """
+    groups = Partitions(table)
+    _check_varying(table, roles, groups, alpha)
+    table, roles = _distinct(table, roles, groups)
+    if roles.levels[roles.model] == 1:
+        return roles, _sources(_fit_of_models(roles, table), None)
+    fit = _fitted(roles.planning, table, roles)
+    return roles, _sources(fit, _plan(fit, roles))
+
+
+def _distinct(table: pd.DataFrame, roles: Roles, groups: Partitions) -> tuple[pd.DataFrame, Roles]:
+    """Return one of each repetition if all are equal, and the roles of what remains."""
+    score = table[roles.score]
+    is_repeated = groups.n_groups(roles.cell) < len(table)
+    if not (is_repeated and groups.are_constant(score, roles.cell)):
+        return table, roles
+    repeated = groups.repeated(roles.cell)
+    if not roles.repetition:
+        raise DataError(copies(repeated, roles.cell))
+    table = table[~repeated]
+    sampled = (*roles.sampled, *roles.single)
+    left = roles_of(table, roles.model, roles.score, sampled, roles.fixed)
+    return table, replace(left, identical=roles.repetition)
+
+
+def _plan(fit: VarianceComponentsResults, roles: Roles) -> DStudy:
+    return fit.dstudy(object=roles.model, fixed=roles.fixed)
+
+
+def _sources(fit: VarianceComponentsResults, plan: DStudy | None) -> pd.DataFrame:
+    """Return components, and their shares in the error of a difference where it is planned."""
+    import pandas as pd
+
+    found = fit.vcomp.drop(_HALF, errors="ignore")
+    shares = np.full(len(found), np.nan)
+    if plan is not None:
+        parts = plan.projected("rel_err_var").a[0] * np.maximum(plan.components.values, 0.0)
+        shares = parts / parts.sum() if parts.any() else parts
+    index = pd.Index(found.index, name="component")
+    return pd.DataFrame({"variance": found.to_numpy(), "share": shares}, index=index)
 
 
 def _compared(
@@ -595,9 +637,16 @@ def _of_lacking(roles: Roles, models: Sequence[Any]) -> str:
     )
 
 
-def _fitted(formula: str, table: pd.DataFrame, *, in_cells: bool) -> VarianceComponentsResults:
+def _fit_of_models(roles: Roles, table: pd.DataFrame) -> VarianceComponentsResults:
+    """Return the fit in which models are fixed."""
+    if roles.terms:
+        return _fitted(roles.formula, table, roles)
+    return _least_squares(roles.formula, table)
+
+
+def _fitted(formula: str, table: pd.DataFrame, roles: Roles) -> VarianceComponentsResults:
     """Return the fit, of many repeated scores from their sums in cells."""
-    stream = True if in_cells and len(table) >= _SUMMED else None
+    stream = True if roles.repetition and len(table) >= _SUMMED else None
     return VarianceComponentsModel.from_formula(formula, table, stream=stream).fit()
 
 

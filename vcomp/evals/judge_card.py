@@ -32,6 +32,7 @@ from vcomp.evals.rater_agreement import joined, of_all, of_two, shifts
 from vcomp.evals.score_rows import (
     ScoresOfEval,
     column_names,
+    opened,
     sampled_levels,
     scored_rows,
     table_of,
@@ -584,7 +585,9 @@ def judges(
     [-0.375, 0.375]
     """
     check_alpha(alpha)
-    fixed = tuple(column_names("fixed", fixed))
+    sampled, fixed = column_names("sampled", sampled), tuple(column_names("fixed", fixed))
+    named = (system, score, judge, families, human, repeated, *sampled, *fixed)
+    scores, columns, where = opened(scores, columns, where, named)
     table, sampled = sampled_levels(table_of(scores, columns, where), sampled)
     names = Named(system, judge, score, human, repeated, tuple(sampled), fixed)
     table, metric = with_labels_as_judge(table, names, metric)

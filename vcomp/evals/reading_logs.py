@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -55,12 +55,15 @@ class EvalLogs(display.Printed):
         ``failed`` and ``unreadable`` ones, of ``scores`` in the table, ``unscored`` rows, and
         ``duplicates`` that a later score replaced
     notes : sentences on what was not read or is not known, with the names
+    names : of columns of plain tables → their names in `table`; either is understood by
+        :func:`vcomp.evals.study`, and the name that is given is printed
     """
 
     table: pd.DataFrame
     unscored: pd.DataFrame
     report: pd.DataFrame
     notes: tuple[str, ...]
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def summary(self) -> Any:
         """Return a printable summary: text with ``print``, HTML in a notebook.
@@ -147,6 +150,7 @@ def assemble(runs: Sequence[Run], notes: Iterable[str], columns: Mapping[str, st
         _selected(rows[~scored], [*names, "problem"]),
         report,
         tuple(notes),
+        {theirs: ours for run in runs for theirs, ours in run.names.items()},
     )
 
 

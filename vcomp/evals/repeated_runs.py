@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,10 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
-from vcomp.evals.eval_study import EvalStudy, study
+from vcomp.evals.eval_study import noise
 from vcomp.evals.item_sampling import mean_of_items, share_limits
 from vcomp.evals.roles import FIXED, Roles, check_column, roles_of
-from vcomp.evals.score_rows import ScoresOfEval, column_names, sampled_levels, scored_rows
+from vcomp.evals.score_rows import ScoresOfEval, column_names, opened, sampled_levels, scored_rows
 from vcomp.exceptions import (
     DataError,
     PlanError,
@@ -77,7 +77,7 @@ class Repetitions(display.Printed):
     alpha: float
     data: pd.DataFrame
     _answers: _Answers
-    _study: Callable[[], EvalStudy] | None
+    _varies: bool
 
     @property
     def table(self) -> pd.DataFrame:
@@ -279,14 +279,14 @@ class Repetitions(display.Printed):
             and ``share_of_error`` in that of a difference between two models. None of text, and of
             scores that are all equal.
         """
-        if self._study is None:
+        if not self._varies:
             return None
-        found = self._study()
-        sources = found.sources.rename(columns={"share": "share_of_error"})
+        roles, sources = noise(self.data, self.roles, self.alpha)
+        sources = sources.rename(columns={"share": "share_of_error"})
         runs = f"{self._numbered} (identical runs)"
-        if found.roles.identical:
+        if roles.identical:
             sources.loc[runs] = [0.0, 0.0 * sources["share_of_error"].sum()]
-        sources = sources.rename({"Residual": runs} if found.roles.repetition else {})
+        sources = sources.rename({"Residual": runs} if roles.repetition else {})
         total = sources["variance"].clip(lower=0.0).sum()
         sources.insert(1, "share", sources["variance"].clip(lower=0.0) / total)
         return sources
@@ -491,7 +491,9 @@ def repetitions(
     ([0.5], [0.25])
     """
     check_alpha(alpha)
-    fixed = column_names("fixed", fixed)
+    sampled, fixed = column_names("sampled", sampled), column_names("fixed", fixed)
+    named = (system, score, cluster, *sampled, *fixed)
+    scores, columns, where = opened(scores, columns, where, named)
     table, sampled = sampled_levels(scored_rows(scores, score, metric, columns, where), sampled)
     if cluster is not None:
         check_column(table, cluster)
@@ -513,11 +515,7 @@ def repetitions(
         )
     names, counted = _counted(table, roles, cell, cluster or unit, unit, text)
     varies = not text and len(table[score].unique()) > 1
-
-    def made() -> EvalStudy:
-        return study(table, system=system, score=score, sampled=sampled, fixed=fixed, alpha=alpha)
-
-    return Repetitions(names, roles, alpha, table, counted, made if varies else None)
+    return Repetitions(names, roles, alpha, table, counted, varies)
 
 
 def _counted(

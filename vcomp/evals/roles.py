@@ -344,19 +344,6 @@ def roles_of(
         repeated = groups.repeated([*cell, *numbering])
         raise DataError(copies(repeated, [*cell, *numbering]), column=numbering[0])
     numbered = numbering[0] if numbering and groups.n_groups(cell) < len(table) else ""
-    if levels[model] * int(np.prod([levels[c] for c in constant])) > _MOST_COLUMNS:
-        means = f"{display.counted(levels[model], model)} have too many means"
-        if not constant:
-            raise DataError(
-                f"{means} to be compared in pairs, of at most {_MOST_COLUMNS:,}: leave some out "
-                "by where=…",
-                column=model,
-            )
-        raise DataError(
-            f"{means} over the levels of {display.listed(list(constant))} to be estimated one by "
-            f"one; take these as sampled: sampled=[{', '.join(map(repr, constant))}]",
-            column=constant[0],
-        )
     answer = _answer(groups, cell, numbering) if numbered and JUDGE in cell else []
     terms, left = _terms(groups, len(table), model, several, constant, answer=answer)
     names = " and ".join(":".join(term) for term in left)
@@ -368,6 +355,31 @@ def roles_of(
         model, score, constant, tuple(several), tuple(single), numbered, levels, terms, names,
         shares,
     )  # fmt: skip
+
+
+def check_number_of_means(roles: Roles) -> None:
+    """Refuse models whose means are too many to be estimated one by one.
+
+    Raises
+    ------
+    DataError
+        If they are.
+    """
+    levels, model, fixed = roles.levels, roles.model, roles.fixed
+    if prod(levels[c] for c in (model, *fixed)) <= _MOST_COLUMNS:
+        return
+    means = f"{display.counted(levels[model], model)} have too many means"
+    if not fixed:
+        raise DataError(
+            f"{means} to be compared in pairs, of at most {_MOST_COLUMNS:,}: leave some out by "
+            "where=…",
+            column=model,
+        )
+    raise DataError(
+        f"{means} over the levels of {display.listed(list(fixed))} to be estimated one by one; "
+        f"take these as sampled: sampled=[{', '.join(map(repr, fixed))}]",
+        column=fixed[0],
+    )
 
 
 def task_shares(given: Any, roles: Roles, table: pd.DataFrame) -> dict[Any, float]:

@@ -56,6 +56,7 @@ class Run:
     duplicates : samples that were written again in the same file, and are not in the rows
     unreadable : places of samples that cannot be read, with the reason
     notes : sentences on what was not read, or is not known
+    names : name of a column in the file → our name
     """
 
     file: str
@@ -68,6 +69,7 @@ class Run:
     duplicates: int = 0
     unreadable: Sequence[str] = ()
     notes: Sequence[str] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vcomp import display
@@ -43,19 +44,51 @@ def scored_rows(
     return _in_numbers(_scored(table, score), score)
 
 
-def opened(scores: Any, columns: Mapping[str, str] | None) -> tuple[Any, Mapping[str, str] | None]:
-    """Return logs whose paths are given, and the names of columns that are left to change.
+def opened(
+    scores: Any,
+    columns: Mapping[str, str] | None,
+    where: Mapping[str, Any] | None,
+    named: Iterable[Any],
+) -> tuple[Any, Mapping[str, str] | None, Mapping[str, Any] | None]:
+    """Return logs with the names of columns that are used, and what is left to rename and choose.
 
     Parameters
     ----------
     scores : logs, their paths, or a table
     columns : our name of a column → its name there
+    where : the level, or levels, of some columns whose rows are used
+    named : columns that options name, each perhaps in others, as ``"task:item"``
     """
     import pandas as pd
 
-    if isinstance(scores, EvalLogs | pd.DataFrame):
-        return scores, columns
-    return read(scores, columns=columns), None
+    if isinstance(scores, pd.DataFrame):
+        return scores, columns, where
+    if not isinstance(scores, EvalLogs):
+        scores, columns = read(scores, columns=columns), None
+    texts = [name for name in named if isinstance(name, str)]
+    scores = _in_words_of_files(
+        scores, {part for name in texts for part in [name, *name.split(":")]}
+    )
+    if isinstance(where, Mapping):
+        where = {n if n in scores.table else scores.names.get(n, n): v for n, v in where.items()}
+    return scores, columns, where
+
+
+def _in_words_of_files(logs: EvalLogs, wanted: set[str]) -> EvalLogs:
+    """Return logs with columns by their names in the files, where these are wanted."""
+    back = {
+        ours: theirs
+        for theirs, ours in logs.names.items()
+        if theirs in wanted and theirs not in logs.table and ours not in wanted
+    }
+    if not back:
+        return logs
+    return replace(
+        logs,
+        table=logs.table.rename(columns=back),
+        unscored=logs.unscored.rename(columns=back),
+        names={theirs: back.get(ours, ours) for theirs, ours in logs.names.items()},
+    )
 
 
 def left_out(

@@ -112,7 +112,7 @@ def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
     rows = joined(
         [_converted(_renamed(frame, renamed, file.name), levels) for frame in source(file, damage)]
     )
-    yield Run(file.name, NAME, rows, samples=len(rows), unreadable=damage.named)
+    yield Run(file.name, NAME, rows, samples=len(rows), unreadable=damage.named, names=renamed)
 
 
 def _renamed(frame: pd.DataFrame, names: Mapping[str, str], file: str) -> pd.DataFrame:
