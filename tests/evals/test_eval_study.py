@@ -880,6 +880,17 @@ def test_scores_as_every_eval_ever_has_them(tmp_path):
         found.to_every_eval_ever(tmp_path / "file")
 
 
+@pytest.mark.parametrize("unit", [1.0, 0.1, 1e8])
+def test_scores_that_differ_by_rounding_are_the_same(unit):
+    rng = np.random.default_rng(0)
+    base = unit * rng.integers(0, 2, 30)
+    each = {"a": base, "b": base, "c": unit - base}
+    rows = [(m, i, score) for m, scores in each.items() for i, score in enumerate(scores)]
+    found = vcomp.evals.study(pd.DataFrame(rows, columns=["model", "item", "score"]))
+    assert found.gap == 0.0
+    assert "have the same score." in found.next_data[1]
+
+
 def test_aggregates_count_the_scores_of_their_model_and_task():
     data = scores(models=3, tasks=2).iloc[7:-3]
     documents = vcomp.evals.study(data).to_every_eval_ever(organization="we")

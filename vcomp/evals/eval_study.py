@@ -259,8 +259,9 @@ class EvalStudy(display.Printed):
     @property
     def gap(self) -> float:
         """The difference between the two best scores, if it is not significant; else nan."""
-        top = self.table["mean"].to_numpy()
-        return abs(float(top[0] - top[1])) if len(self.ahead) > 1 else math.nan
+        top, scores = self.table["mean"].to_numpy(), self.data[self.roles.score]
+        gap = abs(float(top[0] - top[1])) if len(self.ahead) > 1 else math.nan
+        return 0.0 if gap <= 1e-12 * float(scores.abs().max()) else gap  # rounding of means
 
     @cached_property
     def allocation(self) -> Allocation[DStudy] | None:
