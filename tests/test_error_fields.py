@@ -21,6 +21,10 @@ ITEMS = pd.DataFrame({"a": [1, 2, 3], "b": [2, 2, 4], "c": [0, 1, 1]})
 APART = pd.DataFrame({"a": [0.1, 0.4, None, None], "b": [None, None, 0.2, 0.6]})
 BOTH = "v + w ~ (1|sys)"
 FLAT = pd.DataFrame({"sys": [0, 0, 1, 1], "v": [1.0, 2, 2, 4], "w": [3.0] * 4})
+DOCUMENTS = {"system": ["a", "a"], "topic": [1, 1], "document": [7, 7]}
+JUDGED = {"assessor": ["x"], "topic": [1], "document": [7], "relevant": [1]}
+TERMS = {"p": 1.0, "i": 0.5, "pi": 2.0}
+NESTED = {"p": [1, 1, 2, 2, 3, 3], "i": [1, 2, 3, 4, 5, 6], "v": [1.0, 3, 2, 5, 4, 4]}
 WIDE = pd.DataFrame({"a": [0.1, 0.4, 0.3], "b": [0.2, 0.3, 0.6]})
 
 
@@ -76,14 +80,32 @@ def test_a_level_that_did_not_occur(res):
         (lambda res: res.compare_levels("topic", ddf="kr"), ("topic", None, None)),
         (lambda res: vcomp.ir.compare_systems(APART), (None, None, "a")),
         (lambda res: vcomp.fit_multivariate(BOTH, FLAT, method="reml"), ("w", None, None)),
+        (lambda res: res.dstudy("sys", sys=3), ("topic", None, None)),
+        (lambda res: res.quantity(lambda v: v["sus"]), (None, "sus", None)),
+        (lambda res: vcomp.from_mean_squares(TERMS, sizes={"p": 3}), ("i", None, None)),
+        (lambda res: vcomp.from_components(TERMS, mean=0.5), ("p", None, None)),
+        (lambda res: vcomp.gstudy("p x i", NESTED, "v"), ("i", None, None)),
+        (lambda res: vcomp.ir.document_universe(DOCUMENTS, JUDGED), (None, None, 7)),
+        (lambda res: vcomp.gstudy("p:i", NESTED, "v"), ("p", None, None)),
     ],
 )
 def test_messages_have_the_field_of_what_they_name(res, call, expected):
     assert three(fields(lambda: call(res))) == expected
 
 
-def test_an_option_has_none_of_them(res):
-    assert three(fields(lambda: res.conf_int(alpha=2))) == (None, None, None)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda res: res.conf_int(alpha=2),
+        lambda res: vcomp.fit(FORMULA, DATA, method="none"),
+        lambda res: vcomp.fit(FORMULA, "absent.csv"),
+        lambda res: type(res).from_json("{"),
+        lambda res: vcomp.cronbach_alpha([1.0, 2.0]),
+        lambda res: vcomp.fit(FORMULA, DATA.head(0)),
+    ],
+)
+def test_what_names_no_column_term_or_level_has_none_of_them(res, call):
+    assert three(fields(lambda: call(res))) == (None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -512,7 +512,8 @@ def _read(text: str, own: BrennanDesign) -> BrennanDesign:
             f"the design '{design}' leaves out {listed(left_out)}; a design has to name all "
             f"facets of the G-study ({', '.join(_named(own))}). A facet that the test does not "
             f"vary is named with one level: {left_out[0]}=1 (and "
-            f"fixed={left_out[0]!r}, if no other level is of interest)"
+            f"fixed={left_out[0]!r}, if no other level is of interest)",
+            column=left_out[0],
         )
     if REPLICATE not in own.facets:
         return design

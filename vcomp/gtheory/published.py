@@ -547,7 +547,8 @@ def _mean(mean: float | None, components: VarianceComponents) -> MeanOfScores:
     if unknown:
         raise PlanError(
             f"the error of the mean depends on all sizes of the G-study; sizes= lacks "
-            f"{', '.join(unknown)}"
+            f"{', '.join(unknown)}",
+            column=unknown[0],
         )
     n = [math.prod(components.sizes[f] for f in facets) for facets in components.facets]
     variance = max(float(components.values @ (1.0 / np.array(n))), 0.0)

@@ -117,12 +117,14 @@ def expectations(
     """
     missing = sorted(f for f in facets[-1] if f not in sizes)
     if missing:
-        raise PlanError(f"sizes= has no size of {', '.join(missing)}")
+        raise PlanError(f"sizes= has no size of {', '.join(missing)}", column=missing[0])
     for a, b in combinations(facets[:-1], 2):
         if a & b and a & b not in facets:
+            term = ":".join(sorted(a & b))
             raise PlanError(
-                f"mean squares need a component {':'.join(sorted(a & b))!r}, as two others have "
-                "these facets in common; add it, as 0 if it is not known"
+                f"mean squares need a component {term!r}, as two others have these facets in "
+                "common; add it, as 0 if it is not known",
+                term=term,
             )
     groups = np.array([math.prod(sizes[f] for f in term) for term in facets])
     df = np.zeros(len(facets))

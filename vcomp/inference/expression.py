@@ -297,7 +297,8 @@ def smooth_of(function: Callable[[pd.Series], Any], names: Sequence[str]) -> Smo
         except KeyError as error:
             raise EstimationError(
                 f"the function uses component {error}, which does not exist; components are "
-                f"{', '.join(names)}"
+                f"{', '.join(names)}",
+                term=error.args[0],
             ) from None
 
     def value(v: FloatArray, beta: FloatArray) -> float:

@@ -141,7 +141,8 @@ def estimable_terms(design: BrennanDesign, occurring: Cooccurrence) -> Estimable
     if not kept:
         raise DesignError(
             f"the data have one score for each level of {left.facets[0]}, so no effect of "
-            f"'{design}' can be distinguished from error; collect several scores of each level"
+            f"'{design}' can be distinguished from error; collect several scores of each level",
+            column=left.facets[0],
         )
     for alike, held in holders.items():
         findings += _on_held(left, held, groups, in_residual=alike == RESIDUAL)
@@ -179,7 +180,8 @@ def _refuse_contradictions(design: BrennanDesign, groups: _Groups) -> None:
             f"{inner} occurs with one level of {outer} only: {inner} is nested in {outer}, and "
             "the effects that crossing would separate are confounded. Write "
             f"'{BrennanDesign.of(design.facets, above)}', or collect scores of the same levels of "
-            f"{inner} with several levels of {outer}"
+            f"{inner} with several levels of {outer}",
+            column=inner,
         )
     for inner in design.facets:
         outer_facets = design.nested_in[inner]
@@ -191,7 +193,8 @@ def _refuse_contradictions(design: BrennanDesign, groups: _Groups) -> None:
             raise DesignError(
                 f"the design '{design}' says that {inner} is nested in {outer}, but each level of "
                 f"{outer} occurs with one level of {inner} only, and {inner} has fewer levels: "
-                f"{outer} is nested in {inner}; write {outer}:{inner}"
+                f"{outer} is nested in {inner}; write {outer}:{inner}",
+                column=inner,
             )
 
 

@@ -408,9 +408,12 @@ def _solved(
         return solve(K, right)
     a, b = (layout.scores.variables[x] for x in pair)
     which = f"variable {a!r}" if a == b else f"variables {a!r} and {b!r}"
+    names = [layout.names[t] for t in terms]
     raise EstimationError(
-        f"the components of {', '.join(layout.names[t] for t in terms)} cannot be distinguished "
-        f"in {which} by their sums of products; use method='reml', or leave out a term"
+        f"the components of {', '.join(names)} cannot be distinguished in {which} by their sums "
+        "of products; use method='reml', or leave out a term",
+        column=a,
+        term=names[0],
     )
 
 

@@ -342,7 +342,8 @@ def object_term(g: CovarianceComponents, object_: str | None) -> str:
     check_known(name, facets, "unknown facet {}; the G-study has", column=name)
     if name not in g.names:
         raise PlanError(
-            f"the model has no term (1|{in_formula(name)}), so its levels cannot be distinguished"
+            f"the model has no term (1|{in_formula(name)}), so its levels cannot be distinguished",
+            term=name,
         )
     if not g.linked[g.place(name)].all():
         raise PlanError(

@@ -364,5 +364,6 @@ def check_residual(strata: Strata, variables: tuple[str, ...]) -> None:
         raise EstimationError(
             f"the residuals of {', '.join(used)} are linearly dependent, as of variables that are "
             "the same or add up to another: the likelihood has no maximum; leave one of them "
-            "out, or use method='anova'"
+            "out, or use method='anova'",
+            column=used[0],
         )

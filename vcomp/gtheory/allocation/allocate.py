@@ -564,14 +564,13 @@ def _plans(study: StudyRecord, designs: str | Sequence[str] | None) -> list[DStu
 def _check_falls(problem: SizeProblem, values: FloatArray, study: StudyRecord) -> None:
     """Refuse negative components that would make the error rise with sizes."""
     if ((problem.error @ values) < -1e-15 * np.abs(values).max(initial=0.0)).any():
-        below = [
-            f"σ²({name}) = {display.number(v)}"
-            for name, v in zip(study.components.names, values, strict=True)
-            if v < 0
-        ]
+        named = zip(study.components.names, values, strict=True)
+        below = {name: f"σ²({name}) = {display.number(v)}" for name, v in named if v < 0}
         raise PlanError(
-            f'with negative="keep" {", ".join(below)} would let the error rise with larger '
-            'samples, so that no sizes are best; set negative components to zero (negative="zero")'
+            f'with negative="keep" {", ".join(below.values())} would let the error rise with '
+            "larger samples, so that no sizes are best; set negative components to zero "
+            '(negative="zero")',
+            term=next(iter(below)),
         )
 
 

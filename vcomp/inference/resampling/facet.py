@@ -292,7 +292,8 @@ def facet_bootstrap(
     if adjust and components.held:
         raise EstimationError(
             f"replicates cannot be adjusted if {', '.join(components.held)} is held: the "
-            "adjustment needs estimates of all components; use adjust=False"
+            "adjustment needs estimates of all components; use adjust=False",
+            term=components.held[0],
         )
     check_rng(rng)
     codes = _groups_of(design, names, groups)

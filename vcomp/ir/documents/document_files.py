@@ -261,7 +261,8 @@ def check_once(
         raise DataError(
             f"document {listed(names[[name]])} of topic {listed(topics[[topic]])} was {verb} "
             f"twice by {who} {listed(members[[by]])} ({twice.size:,} such rows in all); a "
-            f"document is {verb} once or not at all"
+            f"document is {verb} once or not at all",
+            level=names[name],
         )
 
 
@@ -452,7 +453,8 @@ def _with_more(
         if len(unknown):
             raise DataError(
                 f"systems= are all systems, and {shown(unknown[0])}, which retrieved documents, "
-                f"is not among them{did_you_mean(unknown[0], map(str, given))}"
+                f"is not among them{did_you_mean(unknown[0], map(str, given))}",
+                level=unknown[0],
             )
         labels = labels.union(given)
     return labels, _placed(labels, column)
