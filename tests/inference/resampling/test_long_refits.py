@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 import vcomp
-from vcomp.inference.resampling.parametric import parametric_bootstrap
+from vcomp.inference.resampling.parametric import drawn_refits, parametric_bootstrap
+from vcomp.inference.resampling.refits import check_refits, with_number
 
 
 @pytest.fixture(scope="module")
@@ -42,3 +43,46 @@ def test_as_many_as_the_refusal_names_are_made(fitted):
         for name in ("patience", "time_limit")
     )
     np.testing.assert_array_equal(found.values, limited.values)
+
+
+@pytest.fixture(scope="module")
+def crossed():
+    """Return a fit of two facets of 20,000 levels, by conjugate gradients."""
+    rng = np.random.default_rng(1)
+    codes = {name: rng.integers(20_000, size=100_000) for name in "ab"}
+    y = rng.normal(size=100_000) + sum(rng.normal(size=20_000)[c] for c in codes.values())
+    return vcomp.fit("y ~ (1|a) + (1|b)", pd.DataFrame(codes | {"y": y}))
+
+
+@pytest.mark.parametrize("name", ["jackknife", "influence"])
+def test_fits_without_each_of_many_levels_are_refused_with_their_time(crossed, name):
+    pattern = r"fits of these data, one by one, take about \S+ seconds.*facet with at most"
+    with pytest.raises(vcomp.EstimationError, match=pattern):
+        getattr(crossed, name)("a")
+
+
+def test_resamples_of_hours_are_refused_with_their_time(crossed):
+    with pytest.raises(vcomp.EstimationError, match=r"one by one, take.*or pass time_limit="):
+        crossed.resample("a", 100_000)
+    with pytest.warns(vcomp.VcompWarning, match="the time limit"):
+        found = crossed.resample("a", 100_000, time_limit=0.1)
+    assert 0 < len(found) < 100_000
+
+
+def test_simulated_tests_of_hours_are_refused_with_their_time(fitted):
+    stats = fitted._row_access.data.statistics
+    recipes = [fitted._row_access.recipe()]
+    with pytest.raises(vcomp.EstimationError, match=r"request at most n=\d+") as caught:
+        drawn_refits(stats, recipes, fitted.vcomp.to_numpy(), 10_000_000)
+    few = int(re.search(r"n=(\d+)", str(caught.value))[1])
+    assert few < 10_000_000
+
+
+@pytest.mark.parametrize("seconds", [2.0, 0.0])
+def test_as_many_as_take_that_long_are_not_refused(seconds):
+    check_refits(seconds, 10, with_number, 20.0)
+    if seconds:
+        with pytest.raises(vcomp.EstimationError) as caught:
+            check_refits(seconds, 11, with_number, 20.0)
+        assert "11 fits of these data, one by one, take about 22 seconds" in str(caught.value)
+        assert str(caught.value).endswith("; request at most n=10")

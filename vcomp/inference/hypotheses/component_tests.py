@@ -36,7 +36,7 @@ from vcomp.exceptions import EstimationError
 from vcomp.inference.hypotheses.model_comparison import likelihood_ratio
 from vcomp.inference.intervals import robust_mean_squares
 from vcomp.inference.quantities import VarianceComponents
-from vcomp.inference.resampling import Recipe, drawn_refits
+from vcomp.inference.resampling import Recipe, drawn_refits, with_number
 from vcomp.numerics import check_count
 from vcomp.statistics import Statistics
 
@@ -422,7 +422,16 @@ def likelihoods_under(
     recipes = [Recipe(get_estimator(method, hold=dict(hold)), names, once=True) for hold in holds]
     if not recipes:
         return np.zeros((n, 0))
-    drawn = drawn_refits(stats, recipes, v0, n, rng=rng, workers=workers, progress=False)
+    drawn = drawn_refits(
+        stats,
+        recipes,
+        v0,
+        n,
+        rng=rng,
+        workers=workers,
+        progress=False,
+        advice=with_number,
+    )
     return np.array([[f.llf if f.converged else np.nan for f in fits] for fits in drawn])
 
 

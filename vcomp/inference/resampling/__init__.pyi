@@ -10,6 +10,7 @@ from .parametric import drawn_refits as drawn_refits
 from .parametric import parametric_bootstrap as parametric_bootstrap
 from .refits import Recipe as Recipe
 from .refits import Refitted as Refitted
+from .refits import with_number as with_number
 from .replicates import BootstrapType as BootstrapType
 from .replicates import FromReplicates as FromReplicates
 from .replicates import Replicates as Replicates

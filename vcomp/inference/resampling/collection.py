@@ -33,6 +33,7 @@ from vcomp.exceptions import (
 )
 from vcomp.inference.resampling.draws import simulate_responses
 from vcomp.inference.resampling.refits import (
+    ByLikelihood,
     Recipe,
     Refitted,
     StackedRefits,
@@ -153,6 +154,12 @@ class GeneratingFit:
             values[kept] = found.values
             found = replace(found, values=values)
         return found if found.converged else replace(found, reason=_NOT_CONVERGED)
+
+    @property
+    def seconds(self) -> float:
+        """Expected time of a refit that is made alone; 0 if not known."""
+        refit = refit_of(self.stats, self.recipe, self._start)
+        return refit.seconds if isinstance(refit, ByLikelihood) else 0.0
 
     def components_of(self, rows: LongArray) -> BoolArray | None:
         """Return which components some of the rows have; None where they have all."""

@@ -34,7 +34,7 @@ from vcomp.inference.resampling.collection import (
 )
 from vcomp.inference.resampling.deleted_surface import DeletedSurface
 from vcomp.inference.resampling.facet import check_levels
-from vcomp.inference.resampling.refits import Refitted
+from vcomp.inference.resampling.refits import Refitted, check_refits
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.row_samples import Levels, Sample, check_facets
 from vcomp.numerics import check_count, limited_blas, run
@@ -367,6 +367,10 @@ def jackknife(
     )
 
 
+def _with_fewer_levels(few: int, seconds: int) -> str:
+    return f"use a facet with at most {few:,} levels; robust intervals need no further fits"
+
+
 def without_each(
     fit: GeneratingFit,
     design: Design,
@@ -389,6 +393,11 @@ def without_each(
     left_out : (J,) levels that are left out
     workers : number of threads
     progress : whether to show a bar; None shows one if stderr is a terminal
+
+    Raises
+    ------
+    EstimationError
+        If the fits would be made one by one, and are expected to take ten minutes.
     """
     rows = fit.stats.separable_rows
     whole, n = Sample.whole(rows), left_out.size
@@ -418,6 +427,8 @@ def without_each(
     found = {b: made for b, made in enumerate(known) if made is not None}
     rest = [b for b in range(n) if b not in found]
     several = fit.refits_of_strata(design, without)
+    if several is None and rest:
+        check_refits(fit.seconds / workers, len(rest), _with_fewer_levels)
     work: Work = alone if several is None else several
     return found | run(lambda: work, rest, workers=workers, progress=progress, label=KIND)
 

@@ -33,9 +33,10 @@ from vcomp.inference.resampling.collection import (
     Work,
     collect,
 )
+from vcomp.inference.resampling.refits import check_refits, with_limit
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.row_samples import Levels, Sample, check_facets
-from vcomp.numerics import check_count, check_rng, check_time_limit, solve, stream
+from vcomp.numerics import BatchedWork, check_count, check_rng, check_time_limit, solve, stream
 from vcomp.statistics import Statistics
 
 
@@ -302,7 +303,14 @@ def facet_bootstrap(
     details: dict[str, Any] = {"facets": list(names), "groups": drawn or None}
 
     def begin(seed: int) -> Callable[[], Work]:
-        return lambda: fit.refits_of_samples(design, lambda b: sample.draw(stream(seed, b)))
+        def work() -> Work:
+            return fit.refits_of_samples(design, lambda b: sample.draw(stream(seed, b)))
+
+        first = work()
+        if time_limit is None and not isinstance(first, BatchedWork):
+            check_refits(fit.seconds / workers, n, with_limit)
+        unused = iter([first])  # each thread needs its own
+        return lambda: next(unused, None) or work()
 
     made = collect(
         fit,

@@ -18,7 +18,6 @@ Efron and Tibshirani (1993), An Introduction to the Bootstrap, sec. 6.5; Davison
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -26,7 +25,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.estimators.likelihood import (
     InformationKind,
@@ -35,22 +33,26 @@ from vcomp.estimators.likelihood import (
     choose_engine,
     surface_maxima,
 )
-from vcomp.exceptions import EstimationError, VcompError
+from vcomp.exceptions import VcompError
 from vcomp.inference.resampling.collection import GeneratingFit, Work, collect
 from vcomp.inference.resampling.draws import Draws, Responses, RowDraws, draws_of
 from vcomp.inference.resampling.refits import (
     TOLERANCE,
+    Advice,
     ByLikelihood,
     InClosedForm,
     Recipe,
     Refitted,
     StackedRefits,
     StrataRefits,
+    check_refits,
     refit_of,
+    with_limit,
 )
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.surfaces import DrawnSurface
 from vcomp.numerics import (
+    PATIENCE,
     BatchedWork,
     check_count,
     check_rng,
@@ -62,9 +64,6 @@ from vcomp.numerics import (
 from vcomp.statistics import Statistics, StratumStatistics
 
 Row = TypeVar("Row")
-
-PATIENCE = 600.0
-"""Expected seconds up to which data sets are fitted one by one without a time limit."""
 
 
 def parametric_bootstrap(
@@ -119,7 +118,7 @@ def parametric_bootstrap(
 
         first = refits()
         if not limited:
-            _check_seconds(first.seconds / workers, n, patience)
+            check_refits(first.seconds / workers, n, with_limit, patience)
         made = iter([first])  # each thread needs its own
         return lambda: _replicates(fit, drawn, next(made, None) or refits(), v, seed)
 
@@ -150,6 +149,8 @@ def drawn_refits(
     time_limit: float | None = None,
     progress: bool | None = None,
     label: str = "fits of drawn data",
+    advice: Advice = with_limit,
+    patience: float = PATIENCE,
 ) -> list[list[Refitted]]:
     """Return the estimates of drawn data by several recipes, a list for each data set.
 
@@ -169,17 +170,28 @@ def drawn_refits(
     time_limit : seconds after which no data set is drawn
     progress : whether to show a bar; None shows one if stderr is a terminal
     label : of the bar
+    advice, patience : as for :func:`check_refits`, without `time_limit`
+
+    Raises
+    ------
+    EstimationError
+        If the fits are expected to take longer than that.
     """
-    seed = seed_from(rng)
+    seed, limited = seed_from(rng), time_limit is not None
     sources = [draws_of(stats, recipe) for recipe in recipes]
     # Statistics of rows serve all estimators; strata that are drawn directly serve some.
     draws = next((source for source in sources if isinstance(source, RowDraws)), sources[0])
 
+    def works_of() -> list[_OfDraws]:
+        return [_of_draws(stats, draws, recipe, v, n, limited=limited) for recipe in recipes]
+
+    first = works_of()
+    if not limited:
+        check_refits(sum(work.seconds for work in first) / workers, n, advice, patience)
+    unused = iter([first])  # each thread needs its own
+
     def make() -> Callable[[int], list[Refitted]] | BatchedWork[list[Refitted]]:
-        works = [
-            _of_draws(stats, draws, recipe, v, n, limited=time_limit is not None)
-            for recipe in recipes
-        ]
+        works = next(unused, None) or works_of()
         most = max(work.most for work in works)
 
         def several(numbers: Sequence[int]) -> list[list[Refitted]]:
@@ -210,30 +222,6 @@ class _OfDraws:
     work: Callable[[Responses], list[Refitted]]
     most: int
     seconds: float = 0.0
-
-
-def _check_seconds(seconds: float, n: int, patience: float) -> None:
-    """Refuse data sets that would be fitted one by one for longer than expected.
-
-    Parameters
-    ----------
-    seconds : of each
-    n : number of data sets
-    patience : expected seconds up to which all are fitted
-
-    Raises
-    ------
-    EstimationError
-        If more are expected.
-    """
-    few = max(int(patience / seconds), 1) if seconds else n
-    if n > few:
-        limit = math.ceil(n * seconds)
-        raise EstimationError(
-            f"{n:,} fits of these data, one by one, take about {display.number(n * seconds, 2)} "
-            f"seconds; request at most n={few}, or pass time_limit={limit}: those that are "
-            "completed by then are kept"
-        )
 
 
 def _of_draws(

@@ -7,9 +7,10 @@ doubtful maximum are refitted alone: the maxima are the same.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, cast
+from typing import Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -36,7 +37,7 @@ from vcomp.estimators.likelihood import (
     maximise_stack,
 )
 from vcomp.exceptions import EstimationError, VcompError
-from vcomp.numerics import BatchedWork, seed_from
+from vcomp.numerics import PATIENCE, BatchedWork, check_seconds, seed_from
 from vcomp.statistics import Stack, StackLayout, StackTables, Statistics, StratumStatistics
 
 _CLEAR = 1e-10
@@ -136,6 +137,45 @@ def seconds_of_refit(engine: LikelihoodEngine, evaluations: int = _EVALUATIONS) 
     """
     several = evaluations if engine.exact_value else _ITERATIVE_EVALUATIONS
     return _REFIT_SECONDS + several * engine.seconds
+
+
+Advice: TypeAlias = Callable[[int, int], str]
+"""Returns the end of a message, from the number of fits that are not too long, and the seconds
+that all take."""
+
+
+def with_limit(few: int, seconds: int) -> str:
+    """Return the advice where fits end at a time limit."""
+    return (
+        f"request at most n={few}, or pass time_limit={seconds}: those that are completed by then "
+        "are kept"
+    )
+
+
+def with_number(few: int, seconds: int) -> str:
+    """Return the advice where no fit may be missing."""
+    return f"request at most n={few}"
+
+
+def check_refits(seconds: float, n: int, advice: Advice, patience: float = PATIENCE) -> None:
+    """Refuse data sets that would be fitted one by one for longer than expected.
+
+    Parameters
+    ----------
+    seconds : of each, 0 if not known
+    n : number of data sets
+    advice : end of the message
+    patience : expected seconds up to which all are fitted
+
+    Raises
+    ------
+    EstimationError
+        If more are expected.
+    """
+    few = max(int(patience / seconds), 1) if seconds else n
+    if n > few:
+        what = f"{n:,} fits of these data, one by one, take"
+        check_seconds(n * seconds, what, advice(few, math.ceil(n * seconds)), patience)
 
 
 class ByLikelihood:
