@@ -303,9 +303,13 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         return IterativeLikelihood(stats, reml=self.reml, **options)
 
     def started(self, v: FloatArray) -> IterativeLikelihood:
-        """Return the engine whose solves start from the solutions at `v`."""
+        """Return the engine whose solves start from the solutions at `v`.
+
+        What else is known at `v` is dropped: it takes as much memory as the next point.
+        """
         self.derivatives(v)
-        starts = dict(self._context.solved)
+        starts, self._last = dict(self._context.solved), None
+        self._context.solved.clear()
         return self._again(self.stats, goal=self._goal, like=self, starts=starts)
 
     def with_response(self, stats: Statistics) -> IterativeLikelihood:
@@ -331,10 +335,8 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         self, sums: Sequence[CrossProducts], centre: FloatArray, width: FloatArray
     ) -> Callable[[FloatArray], NodeValues]:
         """Return the values of many responses of the same rows as a function of (k,) ratios."""
-        log_det = self.log_determinant(centre, width)
-        return node_values(
-            log_det, response_series(self._at(np.append(centre, 1.0)), sums), centre
-        )
+        responses = response_series(self._at(np.append(centre, 1.0)), sums)
+        return node_values(self.log_determinant(centre, width), responses, centre)
 
     def log_determinant(
         self, centre: FloatArray, width: FloatArray, *, with_value: bool = True
@@ -383,6 +385,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         if wanted <= _MORE * self._n_probes:
             return None
         of_response = {k: x for k, x in self._context.solved.items() if k[0] in OF_RESPONSE}
+        self._last = None  # its memory is free for the next
         return self._again(
             self.stats,
             n_probes=wanted,
@@ -477,15 +480,14 @@ class SeriesLikelihood(IterativeLikelihood):
         self._errors = errors
         width = np.zeros(v.size - 1)
         width[places] = np.minimum(self._limit, _SPREAD * errors)
-        log_det = engine.log_determinant(self._centre, width, with_value=False)
         point = engine._at(np.append(self._centre, 1.0))
-        self._rss = Series(
-            tuple(d[..., 0] for d in response_series(point, [self.stats])[0].derivatives)
-        )
-        slopes = np.where(
-            estimated[:last], -self._rss.derivatives[1] / v[-1], log_det.derivatives[1]
-        )
-        self._log_det = Series((log_det.derivatives[0], slopes, *log_det.derivatives[2:]))
+        rss, _ = response_series(point, [self.stats])
+        self._rss = Series(tuple(of_order[..., 0] for of_order in rss.derivatives))
+        log_det = engine.log_determinant(self._centre, width, with_value=False)
+        value, slopes, *higher = log_det.derivatives
+        of_maximum = -self._rss.derivatives[1] / v[-1]
+        slopes = np.where(estimated[:last], of_maximum, slopes)
+        self._log_det = Series((value, slopes, *higher))
         self._average = self._in_logarithms(v)[1]
 
     def loglike(self, v: FloatArray) -> float:
