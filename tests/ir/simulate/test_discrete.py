@@ -276,3 +276,10 @@ def test_rare_scores_are_as_likely_as_by_binomial_margins_from_both_ends(seen):
     for one in (places, 1000 - places):
         fitted = beta_binomial_margin(one, support)
         assert fitted.log_likelihood >= binomial - 0.01  # sizes end at 2e¹²
+
+
+@pytest.mark.parametrize("place", [0, 10])
+def test_scores_that_are_all_at_an_end_are_certain(place):
+    margin = beta_binomial_margin(np.full(20, place), SUPPORT)
+    assert margin.mean == pytest.approx(place / 10, abs=1e-8)
+    assert margin.log_likelihood == pytest.approx(0.0, abs=1e-5)
