@@ -112,8 +112,9 @@ def test_what_has_no_ranks():
         with pytest.raises(PlanError, match=r"all pairs at once, .*; use correction='holm'"):
             some.ranks()
         assert len(some.ranks("marginal")) == K
-    with pytest.raises(PlanError, match=r"those of all pairs at once; use test='t'"):
-        replace(made, correction=None).ranks("marginal")
+    without = made.table.drop(columns=["std_error", "df"])
+    with pytest.raises(PlanError, match=r"those of all pairs at once .*; use test='t'"):
+        replace(made, correction=None, table=without).ranks("marginal")
     with pytest.raises(PlanError, match="not of means; use test='t'"):
         replace(made, symbol="W+", test="Wilcoxon signed-rank test").ranks()
     with pytest.raises(PlanError, match="with one baseline"):
@@ -149,10 +150,37 @@ def test_equivalence_has_the_correction_of_the_pairs():
     assert 0 < found["equivalent"].sum() < len(found)
 
 
+def test_tests_of_all_pairs_have_the_t_tests_of_single_ones():
+    """Of Tukey's and max-T tests, as of studies, with Holm's correction."""
+    data = vcomp.datasets.load("bodoff2007_alpha")
+    res = vcomp.fit("score ~ C(sys) + (1|topic)", data)
+    t = res.compare_levels("sys", test="t", correction="holm")
+    for test in ("tukey", "max-t"):
+        of_all = res.compare_levels("sys", test=test)
+        assert of_all.ranks("marginal").equals(t.ranks("marginal"))
+        assert of_all.equivalent(0.1).equals(t.equivalent(0.1))
+    rng = np.random.default_rng(7)
+    n, k = 25, 6
+    wide = pd.DataFrame(rng.normal(size=(n, 1)) + rng.normal(size=(n, k)) + np.arange(k) / 4.0)
+    long = wide.rename_axis(columns="model").reset_index(names="item")
+    data = long.melt("item", value_name="score")
+    study = vcomp.evals.study(data)
+    marginal = study.comparisons.ranks("marginal")
+    rest = wide.sub(wide.mean(axis=1), axis=0) - wide.mean() + wide.to_numpy().mean()
+    error = np.sqrt(2.0 * (rest**2).to_numpy().sum() / ((n - 1) * (k - 1)) / n)
+    for level, row in marginal.iterrows():
+        others = wide.mean().drop(level)
+        t_values = (others - wide[level].mean()).abs() / error
+        p = 2.0 * stats.t.sf(t_values, (n - 1) * (k - 1))
+        rejected = multipletests(p, 0.05, method="holm")[0]
+        assert row["low"] == 1 + (rejected & (others > wide[level].mean())).sum()
+        assert row["high"] == k - (rejected & (others < wide[level].mean())).sum()
+
+
 def test_what_has_no_equivalence():
     made = compared(np.arange(float(K)))
     for margin in (0.0, -1.0, np.inf, np.nan, "a", None, True):
         with pytest.raises(PlanError, match="margin must be a difference above 0"):
             made.equivalent(margin)
     with pytest.raises(PlanError, match=r"use res\.compare_levels\(…, test='t'\)"):
-        replace(made, correction=None).equivalent(1.0)
+        replace(made, table=made.table.drop(columns=["std_error", "df"])).equivalent(1.0)

@@ -524,9 +524,28 @@ def equivalence_p(
     >>> equivalence_p(np.array([0.5]), np.array([1.0]), np.array([np.inf]), 2.0).round(4)
     array([0.0668])
     """
+    return _above(margin - np.abs(difference), std_error, df)
+
+
+def two_sided_p(difference: FloatArray, std_error: FloatArray, df: FloatArray) -> FloatArray:
+    """Return the p-value of the t-test of each pair for itself.
+
+    Parameters
+    ----------
+    difference, std_error, df : (m,) of each pair; df ∞, or nan, for the normal distribution
+
+    Examples
+    --------
+    >>> two_sided_p(np.array([1.0]), np.array([1.0]), np.array([2.0])).round(4)
+    array([0.4226])
+    """
+    return np.minimum(1.0, 2.0 * _above(np.abs(difference), std_error, df))
+
+
+def _above(room: FloatArray, std_error: FloatArray, df: FloatArray) -> FloatArray:
+    """Return the probability of a larger t than room/std_error, where there is no error 0 or 1."""
     from scipy.special import ndtr, stdtr
 
-    room = margin - np.abs(difference)
     unreached = np.where(room > 0.0, np.inf, -np.inf)
     distance = np.divide(room, std_error, out=unreached, where=std_error > 0.0)
     degrees = np.where(np.isnan(df), np.inf, df)

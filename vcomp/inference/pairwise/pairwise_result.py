@@ -17,6 +17,7 @@ from vcomp.inference.pairwise.level_pairs import (
     adjusted,
     by_level,
     equivalence_p,
+    two_sided_p,
 )
 from vcomp.markup import encodable
 
@@ -216,7 +217,8 @@ class PairwiseComparisons(display.Printed):
         ----------
         kind : ``"simultaneous"``: all sets contain the true ranks with confidence 1 − alpha, for
             statements on the whole order; ``"marginal"``: each does, for statements on one level,
-            from its own pairs by Holm's method; never wider where the correction is Holm's
+            from the t-tests of its own pairs by Holm's method; never wider where the correction
+            is Holm's
         best : which mean has rank 1; ``"smallest"`` for errors and ranks
 
         Returns
@@ -255,10 +257,10 @@ class PairwiseComparisons(display.Printed):
             raise PlanError(
                 f"ranks are those of means, and the {self.test} is not of means; use test='t'"
             )
-        if kind == "marginal" and self.correction is None:
+        if kind == "marginal" and self.correction is None and "std_error" not in self.table:
             raise PlanError(
-                f"marginal sets need p-values of single pairs, and {self.test} has those of all "
-                "pairs at once; use test='t'"
+                "marginal sets need p-values of single pairs, and this test has those of all "
+                f"pairs at once ({self.test}); use test='t'"
             )
         if kind == "simultaneous" and self.correction not in (None, "holm", "bonferroni"):
             raise PlanError(
@@ -268,7 +270,7 @@ class PairwiseComparisons(display.Printed):
         order = order[::-1] if best == "smallest" else order
         differ = self._square(self.table["significant"].to_numpy(), order)
         if kind == "marginal":
-            differ = by_level(self._values("p_value", order), self.alpha)
+            differ = by_level(self._square(self._p_of_single(), order, diagonal=True), self.alpha)
         sign = 1.0 if best == "largest" else -1.0
         ahead = sign * self._values("difference", order, is_odd=True)
         # By rows, since the decisions on the pairs of a level are its own in marginal sets.
@@ -336,7 +338,8 @@ class PairwiseComparisons(display.Printed):
 
         A difference that is not significant may be large or small. This tests that it is small:
         two levels are equivalent if the hypothesis of a difference of at least `margin` is
-        rejected, in either direction.
+        rejected, in either direction. Comparisons by Tukey's or max-T tests, as of studies, have
+        these t-tests with Holm's correction.
 
         Parameters
         ----------
@@ -369,7 +372,7 @@ class PairwiseComparisons(display.Printed):
         """
         if not is_real(margin) or not 0.0 < margin < np.inf:
             raise PlanError(f"margin must be a difference above 0, not {margin!r}")
-        if "std_error" not in self.table or self.correction is None:
+        if "std_error" not in self.table:
             raise PlanError(
                 f"equivalence is tested by t-tests of a fit, not by {self.test}; use "
                 "res.compare_levels(…, test='t')"
@@ -377,9 +380,17 @@ class PairwiseComparisons(display.Printed):
         rows = self.table[["first", "second", "difference"]].copy()
         d, se, df = self.table[["difference", "std_error", "df"]].to_numpy(dtype=float).T
         rows["p_value"] = equivalence_p(d, se, df, float(margin))
-        rows["p_adjusted"] = adjusted(rows["p_value"].to_numpy(), self.correction)
+        correction = self.correction or "holm"
+        rows["p_adjusted"] = adjusted(rows["p_value"].to_numpy(), correction)
         rows["equivalent"] = display.snapped(rows["p_adjusted"], self.alpha) <= self.alpha
         return rows
+
+    def _p_of_single(self) -> Any:
+        """Return the p-value of each pair for itself."""
+        if self.correction is not None:
+            return self.table["p_value"].to_numpy()
+        d, se, df = self.table[["difference", "std_error", "df"]].to_numpy(dtype=float).T
+        return two_sided_p(d, se, df)
 
     def matrix(self, column: str = "p_adjusted") -> pd.DataFrame:
         """Return a column of the table as a square, from the largest mean to the smallest.
