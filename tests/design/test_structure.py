@@ -582,3 +582,27 @@ def test_a_fixed_model_is_crossed_with_the_prompts_of_its_interaction():
     design = vcomp.fit("score ~ C(model) + (1|prompt) + (1|model:prompt)", data).design
     assert design.title() == "5 prompts × 3 models, fully crossed, balanced"
     assert design.fixed == ("model",)
+
+
+@pytest.mark.parametrize(
+    ("bars", "component"),
+    [
+        ("(x|g)", "g, g[x]"),
+        ("(x||g)", "g, g[x]"),
+        ("(0 + x|g)", "g[x]"),
+        ("(c||g)", "g[c[p]], g[c[q]], …"),
+        ("(c|g)", "g, g[c[T.q]], …"),
+        ("(1|g)", "g"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_effects_with_slopes_name_their_variances(bars, component, stream):
+    rng = np.random.default_rng(2)
+    data = pd.DataFrame({"g": np.repeat(np.arange(9), 9), "h": np.arange(81) % 4})
+    data["c"], data["x"] = np.tile(list("pqr"), 27), rng.normal(size=81)
+    data["y"] = rng.normal(size=(9, 3))[data["g"], np.arange(81) % 3] + rng.normal(size=81)
+    res = vcomp.fit(f"y ~ {bars} + (1|h)", data, stream=stream)
+    stored = vcomp.VarianceComponentsResults.from_json(res.to_json())
+    for design in (res.design, stored.design):
+        assert [place.component for place in design.effects] == [component, "h", "Residual"]
+        assert component in str(design)

@@ -137,7 +137,17 @@ def describe_structure(
         ),
         parts=parts,
         fixed=tuple(":".join(f for f in facets if f in e) for e in fixed if e <= set(facets)),
+        slopes=_slopes(formula),
     )
+
+
+def _slopes(formula: Formula) -> dict[str, tuple[str, ...]]:
+    """Return for each random term with slopes the names of its variances."""
+    names: dict[str, tuple[str, ...]] = {}
+    for term in formula.random:
+        groups = ":".join(term.facets)
+        names[groups] = (*names.get(groups, ()), term.name)
+    return {groups: own for groups, own in names.items() if own != (groups,)}
 
 
 def _reduced(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vcomp import display
@@ -91,6 +91,14 @@ class ConnectedPart:
         return ", ".join(names) + (", …" if size > len(names) else "")
 
 
+_NAMED = 2
+"""Variances of a covariance matrix that are named."""
+
+
+def _shortened(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+
+
 @dataclass(frozen=True, slots=True)
 class EffectPlace:
     """Component that holds the variance of an effect of the design.
@@ -98,8 +106,9 @@ class EffectPlace:
     Attributes
     ----------
     effect : of the design
-    component : that holds its variance; None if the model has none and assumes zero variance,
-        :data:`FIXED` if the effect is in the fixed part, which has no variance
+    component : that holds its variance, of a term with slopes the first two variances of its
+        matrix; None if the model has none and assumes zero variance, :data:`FIXED` if the effect
+        is in the fixed part, which has no variance
     holds : crossed effects, and the error of single scores, that this component does not
         separate
     """
@@ -135,6 +144,7 @@ class Structure:
     claim : the design that the user of a G-study stated, in Brennan's notation; None of a formula
     findings : sentences on what of this design these data confound
     fixed : effects of these facets that are in the fixed part
+    slopes : for each random term with slopes the names of its variances
     """
 
     facets: tuple[str, ...]
@@ -155,6 +165,7 @@ class Structure:
     claim: str | None = None
     findings: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
+    slopes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def replicated(self) -> bool:
@@ -212,6 +223,8 @@ class Structure:
             if component is None and effect.facets == everything:
                 component = RESIDUAL
             holds = self.terms.get(component or "", ())
+            if component is not None and component in self.slopes:
+                component = _shortened(self.slopes[component])
             places.append(EffectPlace(effect, component, holds))
         return tuple(places)
 

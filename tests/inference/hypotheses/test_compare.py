@@ -453,3 +453,31 @@ def test_columns_of_any_unit_differ_by_more_than_rounding(unit, moved, expected,
     assert _columns_differ(one, two) is expected
     assert _columns_differ(two, one) is expected
     assert not _columns_differ(one, SimpleNamespace(stats=None, exog_names=("a",)))
+
+
+@pytest.mark.parametrize("bars", ["(c||g)", "(0 + c|g)"])
+@pytest.mark.parametrize("levels", ["pq", "pqr"])
+def test_intercepts_are_nested_in_the_effects_of_a_factor(bars, levels):
+    """σ²11' is one of their covariance matrices; (c|g) is the same model in differences."""
+    rng = np.random.default_rng(5)
+    g, c = np.repeat(np.arange(12), 12), np.tile(list(levels), 144 // len(levels))
+    own = rng.normal(size=(12, 3))[g, np.unique(c, return_inverse=True)[1]]
+    data = pd.DataFrame({"g": g, "c": c, "y": own + rng.normal(size=144)})
+    small = fit("y ~ c + (1|g)", data)
+    found = vcomp.compare(small, fit(f"y ~ c + {bars}", data)).comparisons[0]
+    differences = vcomp.compare(small, fit("y ~ c + (c|g)", data)).comparisons[0]
+    assert found.statistic == pytest.approx(differences.statistic, rel=1e-8)
+    assert (found.df, found.weights) == (differences.df, differences.weights)
+    assert found.p_value == pytest.approx(differences.p_value, rel=1e-7)
+
+
+def test_intercepts_are_not_nested_in_slopes_or_in_some_levels():
+    rng = np.random.default_rng(6)
+    g = np.repeat(np.arange(10), 8)
+    data = pd.DataFrame({"g": g, "x": rng.normal(size=80), "z": rng.normal(size=80)})
+    data["c"] = np.tile(list("pq"), 40)
+    data["y"] = rng.normal(size=10)[g] * (1 + data["x"]) + rng.normal(size=80)
+    for bars in ("(0 + x + z|g)", "(0 + c:x|g)"):
+        found = vcomp.compare(fit("y ~ (1|g)", data), fit(f"y ~ {bars}", data)).comparisons[0]
+        assert np.isnan(found.statistic)
+        assert "is not nested in" in found.notes[0]

@@ -10,6 +10,7 @@ never too small (Perlman 1969): this bound is used if the weights are not known.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -373,8 +374,10 @@ def _compared(small: ComparedFit, big: ComparedFit) -> Comparison:
             "nested in it: it is at another maximum; fit it again with another start="
         )
     added = [key for key in big.free if key not in small.free]
-    covariances = {facets_of(name) for name in big.covariances}
-    bound = [key for key in added if small.known.get(key, 0.0) == 0.0 and key not in covariances]
+    # The variance of an intercept becomes those of all levels: one of them is not at its bound.
+    beyond = {variances[0] for variances in _contained(small, big).values()}
+    beyond |= {facets_of(name) for name in big.covariances}
+    bound = [key for key in added if small.known.get(key, 0.0) == 0.0 and key not in beyond]
     df = big.n_parameters - small.n_parameters
     if df == 0:
         note = f"{small.formula!r} and {big.formula!r} have the same parameters."
@@ -397,8 +400,9 @@ def _not_nested(small: ComparedFit, big: ComparedFit) -> str:
     names = [name for name in small.exog_names if name not in big.exog_names]
     if names:
         return f"only the first has the fixed effect {names[0]!r}"
+    contained = _contained(small, big)
     for key, name in small.free.items():
-        if key not in big.free:
+        if key not in big.free and key not in contained:
             where = "is held" if key in big.known else "is missing"
             return f"σ²({name}) {where} in the second"
     if small.groups is not None:
@@ -410,6 +414,41 @@ def _not_nested(small: ComparedFit, big: ComparedFit) -> str:
         if big.known.get(key, 0.0) != small.known.get(key, 0.0):
             return f"σ²({':'.join(sorted(key))}) is held at different values"
     return ""
+
+
+_OF_LEVELS = re.compile(r"([^\[\]]+)\[(?![TSDH]\.)[^\[\]]+\]")
+"""Column of one level of a factor, in a coding of all its levels."""
+
+
+def _contained(small: ComparedFit, big: ComparedFit) -> dict[frozenset[str], list[frozenset[str]]]:
+    """Return the intercepts of the smaller model that correlated effects of a factor contain.
+
+    σ²11' is a covariance matrix of the effects of a factor at each of its levels, of ``(0 + c|g)``
+    and ``(c||g)``.
+
+    Returns
+    -------
+    for the facets of each intercept those of the variances of the levels
+    """
+    contained = {}
+    for key in small.free.keys() - big.free.keys():
+        of_factors: dict[tuple[str, ...], list[frozenset[str]]] = {}
+        for other, name in big.free.items():
+            levels = [_OF_LEVELS.fullmatch(part) for part in _effect_of(name).split(":")]
+            if facets_of(name.partition("[")[0]) == key and all(levels):
+                factors = tuple(level[1] for level in levels if level is not None)
+                of_factors.setdefault(factors, []).append(other)
+        for variances in of_factors.values():
+            names = [big.free[other] for other in variances]
+            pair = f"{names[0].removesuffix(']')},{_effect_of(names[-1])}]"
+            if pair in big.covariances:
+                contained[key] = variances
+    return contained
+
+
+def _effect_of(name: str) -> str:
+    """Return the effect of a slope, ``"c[p]"`` of ``"g[c[p]]"``; "" of an intercept."""
+    return name.partition("[")[2].removesuffix("]")
 
 
 def _weights(

@@ -149,8 +149,8 @@ def _roots(
         near = np.minimum(np.abs(x - before), high - low) <= _LAST_STEP
         near |= value == 0.0
         roots[of[near]] = x[near]
-        of, *state = (a[~near] for a in (of, low, high, f_low, f_high, x, last))
-        low, high, f_low, f_high, x, last = state
+        of = of[~near]
+        low, high, f_low, f_high, x, last = (a[~near] for a in (low, high, f_low, f_high, x, last))
     return roots
 
 

@@ -563,8 +563,8 @@ def _coding_in_cells(coding: RowCoding, environment: Any) -> FixedPart | None:
     formula, facets = coding.formula, coding.survey.facets
     if not set(coding.kinds.levels) or not set(coding.kinds.levels) <= set(formula.facets):
         return None
-    n = max(len(facet.levels) for facet in facets)
-    columns = coding.fixed_columns([np.arange(n) % len(facet.levels) for facet in facets])
+    every = np.arange(max(len(facet.levels) for facet in facets), dtype=np.int32)
+    columns = coding.fixed_columns([every % len(facet.levels) for facet in facets])
     try:
         fixed = FixedPart.of_rows(formula, lambda: [columns], environment, _ROWS, WIDE.factor)
         fixed.check_by_row(columns)
