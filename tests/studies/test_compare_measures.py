@@ -382,6 +382,7 @@ def test_the_summary(compared):
     text = str(compared)
     assert "3 measures by REML: shares of variance" in text
     assert "Fewest for Eρ²: ap" in text
+    assert any(line.strip() == "Topics needed" for line in text.splitlines())
     assert "did not converge" not in text
     assert max(map(len, text.splitlines())) <= 95
     assert "<table" in compared._repr_html_()

@@ -363,13 +363,14 @@ def _required(compared: MeasureComparison, table: pd.DataFrame) -> Any:
     held = _held(compared, table)
     once = table.drop_duplicates(["measure", *held])
     cells = {facet: [display.count(n) for n in once[facet]] for facet in held}
+    needed = " or ".join(map(display.levels_of, table["facet"].dropna().unique()))
     for blanks, (name, symbol) in enumerate(SYMBOLS.items()):
         cells[f"{symbol} = {goal}"] = [display.count(n) for n in once[f"n_{name}"]]
         ends = zip(once[f"n_{name}_low"], once[f"n_{name}_high"], strict=True)
         cells[f"{confidence} interval" + " " * blanks] = [_range(*pair) for pair in ends]
     return display.column_table(
         cells,
-        title=f"Levels of {' or '.join(table['facet'].dropna().unique())} needed",
+        title=f"{needed[:1].upper()}{needed[1:]} needed",
         stubs=list(once["measure"]),
     )
 
