@@ -141,6 +141,13 @@ def test_columns_of_reduced_equations(width, sizes, weighted):
     np.testing.assert_allclose(again.x, exact, atol=1e-11 * np.abs(exact).max())
     np.testing.assert_allclose(again.residual, b - S @ again.x, atol=1e-11)
     assert solve_reduced(*parts, b, solved.x, tol=1e-12).iterations == 0
+    given = b.copy(), rough.x.copy()
+    for start, same in ((None, solved), (given[1], again)):
+        placed = solve_reduced(*parts, b.copy(), start, tol=1e-13, overwrite=True)
+        np.testing.assert_array_equal(placed.x, same.x)
+        np.testing.assert_array_equal(placed.residual, same.residual)
+    assert placed.x is given[1]
+    np.testing.assert_array_equal(b, given[0])
 
 
 def test_tolerances_of_columns():

@@ -132,13 +132,17 @@ class Context:
             np.concatenate(list(sides.values()), axis=1),
             np.concatenate(starts, axis=1) if has_start else None,
             np.concatenate(tols),
+            overwrite=True,  # the memory of two blocks of columns less
         )
         ends = np.cumsum([b.shape[1] for b in sides.values()])[:-1]
-        solutions = [np.ascontiguousarray(x) for x in np.split(solved.x, ends, axis=1)]
+        solutions, residuals = (
+            [np.ascontiguousarray(part) for part in np.split(columns, ends, axis=1)]
+            for columns in (solved.x, solved.residual)
+        )
         for (name, *_), key, x in zip(sides, keys, solutions, strict=True):
             self.solved[key] = x
             self.products.setdefault(name, []).append(solved.iterations)
-        return list(zip(solutions, np.split(solved.residual, ends, axis=1), strict=True))
+        return list(zip(solutions, residuals, strict=True))
 
 
 def _tolerances(system: SparseSystem, name: str, b: FloatArray, tol: float) -> FloatArray:
@@ -742,7 +746,8 @@ class IterativePoint:
         for part in slices(self.context.probes.count(sizes) if m else 0, COLUMNS_AT_ONCE):
             z = self._probes(part)
             b, a = root * z, W.T @ z
-            solved = system.solve(b, None, float(np.sqrt(self.context.tol)))
+            tol = float(np.sqrt(self.context.tol))
+            solved = system.solve(b, None, tol, overwrite=True)
             self.context.products.setdefault("likelihood", []).append(solved.iterations)
             logs, firsts = log_quadrature(solved)
             known = np.einsum("ic,ij,jc->c", a, along, a) - along.trace()

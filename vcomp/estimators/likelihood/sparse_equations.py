@@ -179,6 +179,7 @@ class SparseSystem:
         tol: float | FloatArray,
         *,
         most_products: int = _MAX_PRODUCTS,
+        overwrite: bool = False,
     ) -> Solved:
         """Solve S x = b.
 
@@ -188,6 +189,7 @@ class SparseSystem:
         start : first values, zeros if None
         tol : as a share of the right-hand side; it may be one for each
         most_products : number of products with S after which it is given up
+        overwrite : whether the memory of `b` and `start` is used for residual and solution
 
         Raises
         ------
@@ -206,6 +208,7 @@ class SparseSystem:
             start,
             tol=tol,
             max_iter=most_products,
+            overwrite=overwrite,
         )
         if not solved.converged:
             raise EstimationError(

@@ -310,6 +310,7 @@ def solve_reduced(
     tol: float | FloatArray = 1e-8,
     max_iter: int = 1000,
     threads: int | None = None,
+    overwrite: bool = False,
 ) -> Solved:
     """Solve S x = b with S = diag(tail) + K − B'A⁻¹B, which is not formed.
 
@@ -325,6 +326,7 @@ def solve_reduced(
     b, start, tol, max_iter : as of :func:`conjugate_gradients`; a tolerance may be one for each
         column
     threads : number of threads; None for that of the cores
+    overwrite : whether the memory of `b` and `start` is used for residual and solution
 
     Raises
     ------
@@ -332,7 +334,8 @@ def solve_reduced(
         If S is not positive definite.
     """
     (m, width), q, inverse = b.shape, inverse_lead.size, 1.0 / diagonal
-    x, residual = np.empty((2, m, width))
+    x = start if overwrite and start is not None else np.empty((m, width))
+    residual = b if overwrite else np.empty((m, width))
     goal = np.square(tol) * (inverse @ np.square(b))
     bounds = [(part.start, part.stop) for part in slices(width, kernels.WIDTH)]
     counts, coefficients = [0] * len(bounds), [np.zeros((2, 0, 0))] * len(bounds)
