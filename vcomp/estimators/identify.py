@@ -197,10 +197,11 @@ def _dense_columns(
     stats: Statistics, names: Sequence[str], x_origin: FloatArray
 ) -> tuple[Sequence[str], FloatArray, FloatArray]:
     """Return names, origins and products of the columns, without those of a wide factor."""
-    if stats.wide is None:
+    wide = stats.needed_wide
+    if wide is None:
         return names, x_origin, stats.sums.XX
-    at = stats.wide.dense_at
-    return [names[j] for j in at], x_origin[at], stats.wide.products.XX
+    at = wide.dense_at
+    return [names[j] for j in at], x_origin[at], wide.products.XX
 
 
 def _check_slopes(stats: Statistics, names: Sequence[str], x_origin: FloatArray) -> None:
@@ -265,7 +266,7 @@ def find_left_out(
         If sums of squares do not distinguish a column from a combination that it differs from.
     """
     with limited_blas(0):
-        wide = stats.wide
+        wide = stats.needed_wide
         if wide is None:
             at, XX, rest = np.arange(len(names)), stats.sums.XX, stats.sums.XX
         else:

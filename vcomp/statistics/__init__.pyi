@@ -12,6 +12,8 @@ from .level_grid import Alike as Alike
 from .level_grid import LevelGrid as LevelGrid
 from .level_grid import added_up as added_up
 from .level_grid import find_level_grid as find_level_grid
+from .nested_table import NestedTable as NestedTable
+from .nested_table import find_nested_table as find_nested_table
 from .of_data import read_data as read_data
 from .of_data import sum_rows as sum_rows
 from .stacks import Stack as Stack

@@ -34,6 +34,7 @@ from vcomp.statistics.groupings import (
     resum_groups,
     stratum_group_sums,
 )
+from vcomp.statistics.nested_table import LEAST_GROUPS, NestedTable, find_nested_table
 from vcomp.statistics.slope_sums import accumulate_slopes, resum_slopes
 from vcomp.statistics.strata import StratumStatistics, has_wide_factor
 from vcomp.statistics.stratification import CompletedGrid, complete, refill, stratify
@@ -355,6 +356,21 @@ class Statistics:
         return None if known is None else known.with_response(self.cells)
 
     @cached_property
+    def nested_table(self) -> NestedTable | None:
+        """The table of two nested terms of many groups; None for other designs."""
+        if self.strata is not None or self.make_cells is None or self.blocks is not None:
+            return None
+        if self.alike is None:
+            return find_nested_table(self.cells) if sum(self.cells.sizes) >= LEAST_GROUPS else None
+        known = self.alike.nested_table
+        return None if known is None else known.with_response(self.cells)
+
+    @property
+    def needed_wide(self) -> WideProducts | None:
+        """The same as :attr:`wide`; None where a table has the products of all columns of X."""
+        return self.wide if self.nested_table is None else None
+
+    @cached_property
     def wide(self) -> WideProducts | None:
         """Cross-products with the sparse columns of a factor of very many levels, if X has one."""
         if self.strata is not None or self.make_cells is None or self.blocks is not None:
@@ -372,6 +388,8 @@ class Statistics:
     @cached_property
     def group_sums(self) -> GroupSums:
         """Sums over groups and pairs of groups, for analysis of variance."""
+        if self.nested_table is not None:
+            return self.nested_table.group_sums()
         if self.alike is not None:
             sums = self.cross_products if self.strata is None else self.strata
             return resum_groups(self.alike.group_sums, sums)
@@ -384,10 +402,14 @@ class Statistics:
         return product_group_sums(products)
 
     @cached_property
-    def sums(self) -> StratumStatistics | WideProducts | CrossedTable | CrossProducts:
+    def sums(
+        self,
+    ) -> StratumStatistics | NestedTable | WideProducts | CrossedTable | CrossProducts:
         """The strata, or the sums that take the least memory."""
         if self.strata is not None:
             return self.strata
+        if self.nested_table is not None:
+            return self.nested_table
         if self.wide is not None:
             return self.wide
         return self.cross_products if self.crossed is None else self.crossed

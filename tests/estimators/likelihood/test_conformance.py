@@ -23,7 +23,9 @@ from vcomp.estimators.likelihood.crossed import CrossedLikelihood
 from vcomp.estimators.likelihood.incomplete import CompletedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood
 from vcomp.estimators.likelihood.levels import LevelsLikelihood
+from vcomp.estimators.likelihood.nested_table import NestedTableLikelihood
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
+from vcomp.statistics import find_nested_table
 
 EXTENDED = np.longdouble
 
@@ -65,6 +67,7 @@ def with_fixed(fixed, formula_and_data):
 
 
 TWO = "y ~ (1|a) + (1|b)"
+ITEMS = "y ~ C(m) + (1|i) + (1|m:i)"
 THREE = "y ~ (1|m) + (1|i) + (1|p) + (1|m:i) + (1|m:p) + (1|i:p)"
 INSIDE = "y ~ (1|p) + (1|t) + (1|t:d) + (1|p:t) + (1|p:a:t) + (1|p:t:d)"
 AXES = "y ~ (1|p) + (1|a) + (1|i) + (1|d) + (1|p:a) + (1|p:i) + (1|a:i) + (1|p:d)"
@@ -185,6 +188,13 @@ CASES = {
         "blocked iterative", "y ~ 0 + C(g) + x + (1|a/b)", scores(0.8, times=3, a=5, b=4)
     ),
     "wide fixed part": case("blocked", "y ~ x + C(a) + (1|b) + (1|b:g)", scores(0.7, a=25, b=4)),
+    "table": case("table blocked", ITEMS, scores(0.6, times=3, m=4, i=12)),
+    "table, inner term first": case(
+        "table blocked", "y ~ C(m) + (1|m:i) + (1|i)", scores(0.6, times=2, m=4, i=12)
+    ),
+    "table, single scores and no mean": case(
+        "table", "y ~ 0 + m + (1|i) + (1|m:i)", scores(0.8, times=2, m=3, i=9)
+    ),
     "replicated": case(
         "levels blocked", THREE + " + (1|m:i:p)", scores(0.7, times=3, m=3, i=6, p=3)
     ),
@@ -221,7 +231,12 @@ def iterative(stats, reml):
     return IterativeLikelihood(sums, reml=reml, probes=AllUnits(), n_levels=12, tol=1e-14)
 
 
-ENGINES = {f.__name__: f for f in (strata, blocked, crossed, levels, holes, iterative)}
+def table(stats, reml):
+    sums = find_nested_table(stats.cells)
+    return sums and NestedTableLikelihood(sums, reml=reml)
+
+
+ENGINES = {f.__name__: f for f in (strata, blocked, crossed, levels, table, holes, iterative)}
 
 SOLVED = {"holes": 1e-7, "iterative": 1e-7}
 """Relative accuracy of engines whose solves end at 1e-10 and 1e-14 of their right-hand sides; of

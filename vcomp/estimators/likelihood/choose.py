@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from vcomp.estimators.likelihood.crossed import CrossedLikelihood
     from vcomp.estimators.likelihood.levels import LevelsLikelihood
     from vcomp.estimators.likelihood.matrices_likelihood import MatricesLikelihood
-    from vcomp.statistics import CompletedGrid
+    from vcomp.estimators.likelihood.nested_table import NestedTableLikelihood
+    from vcomp.statistics import CompletedGrid, NestedTable
 
 # Imports of engines are deferred for start-up time: a fit uses one of them.
 
@@ -144,6 +145,8 @@ def choose_engine(
             "equally often, or terms that are all nested; use engine='auto'"
         )
     if engine == "levels":
+        if stats.nested_table is not None:
+            return _of_nested_table(stats.nested_table, reml=reml)
         _check_columns(stats, engine)
         if stats.crossed is not None:
             from vcomp.estimators.likelihood.crossed import CrossedLikelihood
@@ -208,6 +211,8 @@ def residual_forms(stats: Statistics) -> FloatArray:
     """
     if stats.strata is not None:
         return StrataLikelihood(stats.strata, reml=True).quadratic_forms()
+    if stats.nested_table is not None:
+        return _of_nested_table(stats.nested_table, reml=True).quadratic_forms()
     from vcomp.estimators.likelihood.fixed_part import Projector
 
     if stats.wide is not None:
@@ -224,10 +229,10 @@ def residual_forms(stats: Statistics) -> FloatArray:
 
 def least_squares(stats: Statistics) -> tuple[FloatArray, float]:
     """Return the ordinary least squares estimate of the fixed effects, and its sum of squares."""
-    if stats.wide is not None:
+    if (wide := stats.needed_wide) is not None:
         from vcomp.estimators.likelihood.fixed_part import Projector
 
-        projector = Projector.of(stats.wide)
+        projector = Projector.of(wide)
         return projector.beta, projector.rss
     beta = solve_positive(stats.XX, stats.Xy)
     return beta, float(stats.yy - beta @ stats.Xy)
@@ -415,6 +420,10 @@ def _without_strata(
     names: Sequence[str] | None = None,
 ) -> LikelihoodEngine:
     """Return the best engine other than strata: an exact one, or that of `iterative`."""
+    if (table := stats.nested_table) is not None:
+        nested = _of_nested_table(table, reml=reml)
+        if nested.seconds <= limits.seconds and nested.bytes <= 0.8 * limits.free_bytes():
+            return nested
     if stats.wide is not None:
         # Other engines form (p, p) matrices.
         return _blocked(stats, limits, reml=reml, names=names, most_seconds=limits.seconds)
@@ -477,6 +486,12 @@ def _crossed(stats: Statistics, limits: EngineLimits, *, reml: bool) -> CrossedL
     crossed = CrossedLikelihood(stats.crossed, reml=reml)
     slow = crossed.seconds > limits.seconds or crossed.bytes > 0.8 * limits.free_bytes()
     return None if slow else crossed
+
+
+def _of_nested_table(table: NestedTable, *, reml: bool) -> NestedTableLikelihood:
+    from vcomp.estimators.likelihood.nested_table import NestedTableLikelihood
+
+    return NestedTableLikelihood(table, reml=reml)
 
 
 def _levels(stats: Statistics, limits: EngineLimits, *, reml: bool) -> LevelsLikelihood | None:

@@ -23,7 +23,7 @@ from vcomp.statistics import CrossProducts, StratumStatistics
 
 if TYPE_CHECKING:
     from vcomp.estimators.likelihood.surface import NodeValues
-    from vcomp.statistics import CrossedTable, LevelGrid, Statistics, WideProducts
+    from vcomp.statistics import CrossedTable, LevelGrid, NestedTable, Statistics, WideProducts
 
 InformationKind = Literal["observed", "expected", "average"]
 
@@ -436,7 +436,9 @@ class LastPoint(Generic[AnyPoint]):
 class SummedEngine:
     """Base of engines: sizes and sums of squares of their statistics."""
 
-    stats: CrossProducts | WideProducts | StratumStatistics | LevelGrid | CrossedTable
+    stats: (
+        CrossProducts | WideProducts | StratumStatistics | LevelGrid | CrossedTable | NestedTable
+    )
     name: ClassVar[str]
     cancellation: ClassVar[Cancellation] = "none"
     rounding_decrement: ClassVar[float] = np.inf

@@ -182,7 +182,7 @@ class SummedData:
         if self.moments is not None:
             away = self.moments.mean - self.design.x_origin
             return self.moments.gram @ b + self.moments.n * away * float(away @ b)
-        wide = self.unweighted.wide
+        wide = self.unweighted.needed_wide
         return self.unweighted.XX @ b if wide is None else wide.products_with(b)
 
     @property
