@@ -40,7 +40,7 @@ def stats_of(X, n=None):
     n = len(X) if n is None else n
     cells = SimpleNamespace(columns=X)
     sums = SimpleNamespace(n=n, XX=X.T @ X)
-    return SimpleNamespace(n=n, mean_weight=1.0, sums=sums, wide=None, cells=cells)
+    return SimpleNamespace(n=n, mean_weight=1.0, sums=sums, needed_wide=None, cells=cells)
 
 
 def test_scores_without_intercept_keep_nine_digits_of_their_variation():
@@ -156,7 +156,7 @@ class Sums:
 
 def check_terms(monkeypatch, forms, sums, names):
     monkeypatch.setattr(identify, "residual_forms", lambda _: np.array(forms))
-    stats = SimpleNamespace(sums=sums, wide=None, blocks=None, mean_weight=1.0)
+    stats = SimpleNamespace(sums=sums, needed_wide=None, blocks=None, mean_weight=1.0)
     identify._check_terms(stats, names, knows_residual=False)
 
 
