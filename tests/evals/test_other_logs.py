@@ -225,6 +225,21 @@ def test_mteb(tmp_path):
         vcomp.evals.read(tmp_path)
 
 
+@pytest.mark.parametrize("has_meta", [True, False])
+def test_experiments_of_mteb(tmp_path, has_meta):
+    """MTEB 2.26 stores a model with other arguments in folders of their own."""
+    revision = tmp_path / "results" / "org__m" / "rev"
+    for folder, score in ((revision, 0.5), (revision / "experiments" / "dim_64", 0.4)):
+        scores = {"test": [{"main_score": score, "hf_subset": "default", "languages": []}]}
+        write(folder / "STS.json", {"task_name": "STS", "mteb_version": "2", "scores": scores})
+        if has_meta:
+            write(folder / "model_meta.json", {"name": "org/m", "revision": "rev"})
+    table = vcomp.evals.read(tmp_path).table.astype(object)
+    found = table.sort_values("score")[["model", "experiment", "score"]]
+    expected = [["org/m", "dim_64", 0.4], ["org/m", "none", 0.5]]
+    assert found.to_numpy().tolist() == expected
+
+
 # Every Eval Ever -------------------------------------------------------------------------------
 
 

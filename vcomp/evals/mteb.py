@@ -20,13 +20,16 @@ def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
     """Yield the main scores of a task, which has no scores of items."""
     result, folder = file.first, file.path.absolute().parent
     meta = LogFile(folder / "model_meta.json", "model_meta.json").described
-    # results/{model}/{revision}/{task}.json, with / in the model as __
+    # results/{model}/{revision}[/experiments/{experiment}]/{task}.json, with / in the model as __
+    experiment = folder.name if folder.parent.name == "experiments" else None
+    folder = folder if experiment is None else folder.parent.parent
     model = meta.get("name") or folder.parent.name.replace("__", "/")
     constant = {
         "model": model,
         "task": result["task_name"],
         "metric": "main_score",
         "revision": meta.get("revision") or folder.name,
+        "experiment": experiment or "none",
     }
     rows = SampleRows(("split", "subset", "score", "problem"), constant)
     n = 0
@@ -42,7 +45,7 @@ def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
         file.name,
         NAME,
         rows.frame(),
-        identity=f"{model} {result['task_name']} {constant['revision']}",
+        identity=" ".join(map(str, constant.values())),
         samples=n,
         unreadable=damage.named,
         notes=["Results of MTEB have scores of tasks, not of items."],
