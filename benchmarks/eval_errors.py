@@ -75,7 +75,7 @@ def conditions() -> list[Condition]:
     """Return what is simulated, the fastest first."""
     found = []
     for (k, p), step, missing in itertools.product(LAYOUTS, (0.0, STEP), (0.0, 0.2)):
-        left_out = k > 6 and (p != 3 or (missing and (step or k > 12)))
+        left_out = k > 6 and missing and (step or p != 3)
         if not left_out and (not step or (k, p) in COMPARED):
             found += [Condition(kind, missing, step, k, p) for kind in ("0/1", "graded", "t")]
     return sorted(found, key=most, reverse=True)
@@ -85,6 +85,8 @@ def most(of: Condition) -> int:
     """Return the largest number of data sets of a condition, by the time that each takes."""
     if of.models == 2:
         return 400
+    if of.models == 40:
+        return 20 if of.missing else 50
     if of.models > 6:
         return 30 if of.missing else 100
     return 60 if of.missing and of.prompts > 3 else 200
