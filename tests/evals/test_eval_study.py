@@ -911,3 +911,18 @@ def test_names_of_files_of_models(tmp_path):
     found.to_every_eval_ever(tmp_path)
     assert len(list(tmp_path.glob("*.json"))) == 3
     assert set(vcomp.evals.read(tmp_path).table["model"]) == set(names.values())
+
+
+@pytest.mark.parametrize("kind", ["arrow", "polars", "lazy", "duckdb", "dict"])
+def test_tables_of_other_libraries(kind):
+    table = scores(models=3, items=12)
+    if kind == "arrow":
+        other = pytest.importorskip("pyarrow").Table.from_pandas(table)
+    elif kind in ("polars", "lazy"):
+        other = pytest.importorskip("polars").from_pandas(table)
+        other = other.lazy() if kind == "lazy" else other
+    elif kind == "duckdb":
+        other = pytest.importorskip("duckdb").from_df(table)
+    else:
+        other = {name: table[name].to_numpy() for name in table}
+    assert str(vcomp.evals.study(other)) == str(vcomp.evals.study(table))

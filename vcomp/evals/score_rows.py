@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vcomp import display
+from vcomp.data import open_source
 from vcomp.evals.reading_logs import EvalLogs, PathOfLog, read
 from vcomp.evals.roles import SAMPLED, check_column
 from vcomp.evals.run_rows import named_within, renamed
@@ -20,7 +21,9 @@ _OF_NUMBERS = {"integer", "floating", "mixed-integer-float", "boolean", "decimal
 _SHOWN = 10
 """Levels that an error lists."""
 
-ScoresOfEval: TypeAlias = "EvalLogs | pd.DataFrame | PathOfLog | Iterable[PathOfLog]"
+ScoresOfEval: TypeAlias = (
+    "EvalLogs | pd.DataFrame | Mapping[str, Any] | PathOfLog | Iterable[PathOfLog]"
+)
 
 
 def scored_rows(
@@ -54,13 +57,18 @@ def opened(
 
     Parameters
     ----------
-    scores : logs, their paths, or a table
+    scores : logs, their paths, or a table, of any kind that fit() reads
     columns : our name of a column → its name there
     where : the level, or levels, of some columns whose rows are used
     named : columns that options name, each perhaps in others, as ``"task:item"``
     """
     import pandas as pd
 
+    if not isinstance(scores, pd.DataFrame | EvalLogs) and (
+        isinstance(scores, Mapping) or hasattr(type(scores), "columns")
+    ):
+        source = open_source(scores)  # of Arrow, Polars or DuckDB
+        scores = source.read(source.columns)
     if isinstance(scores, pd.DataFrame):
         return scores, columns, where
     if not isinstance(scores, EvalLogs):
@@ -146,7 +154,7 @@ def table_of(
 
     Parameters
     ----------
-    scores : logs, their paths, or a table
+    scores : logs, their paths, or a table, of any kind that fit() reads
     columns : our name of a column → its name there
     where : the level, or levels, of some columns whose rows are kept
     """
