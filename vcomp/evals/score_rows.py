@@ -53,7 +53,7 @@ def opened(
     where: Mapping[str, Any] | None,
     named: Iterable[Any],
 ) -> tuple[Any, Mapping[str, str] | None, Mapping[str, Any] | None]:
-    """Return logs with the names of columns that are used, and what is left to rename and choose.
+    """Return logs with the names of used columns, and the renames and levels that remain.
 
     Parameters
     ----------
