@@ -104,7 +104,7 @@ def test_messages_have_the_field_of_what_they_name(res, call, expected):
         lambda res: vcomp.fit(FORMULA, DATA.head(0)),
     ],
 )
-def test_what_names_no_column_term_or_level_has_none_of_them(res, call):
+def test_no_column_term_or_level_is_at_fault(res, call):
     assert three(fields(lambda: call(res))) == (None, None, None)
 
 
