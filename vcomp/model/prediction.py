@@ -350,7 +350,12 @@ class Predictions(Fitted):
 
     @guarded
     def influence(
-        self, facet: str, *, workers: int = 1, progress: bool | None = None
+        self,
+        facet: str,
+        *,
+        workers: int = 1,
+        time_limit: float | None = None,
+        progress: bool | None = None,
     ) -> LevelInfluence:
         """Return what leaving out each level of a facet does to the estimates.
 
@@ -363,6 +368,8 @@ class Predictions(Fitted):
         ----------
         facet : such as ``"topic"``
         workers : number of threads
+        time_limit : expected seconds up to which fits are made one by one; None stands for ten
+            minutes
         progress : whether to show a bar; None shows one if stderr is a terminal
 
         Returns
@@ -375,7 +382,8 @@ class Predictions(Fitted):
         ------
         EstimationError
             If the facet is not one of the random part, or has fewer than three levels (a nested
-            one fewer than two in every group); or if no fit without a level succeeded.
+            one fewer than two in every group); if more time is expected; or if no fit without a
+            level succeeded.
         DataError
             If the rows are not kept, or the result was loaded without them.
 
@@ -406,6 +414,7 @@ class Predictions(Fitted):
             facet,
             workers=workers,
             progress=progress,
+            time_limit=time_limit,
         )
 
     @guarded

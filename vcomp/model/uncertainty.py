@@ -422,7 +422,12 @@ class Uncertainty(Estimates):
 
     @guarded
     def jackknife(
-        self, facet: str, *, workers: int = 1, progress: bool | None = None
+        self,
+        facet: str,
+        *,
+        workers: int = 1,
+        time_limit: float | None = None,
+        progress: bool | None = None,
     ) -> Jackknife:
         """Return the estimates without each single level of a facet: a delete-one jackknife.
 
@@ -435,13 +440,16 @@ class Uncertainty(Estimates):
         ----------
         facet : such as ``"topic"``
         workers : number of threads
+        time_limit : expected seconds up to which fits are made one by one; None stands for ten
+            minutes
         progress : whether to show a bar; None shows one if stderr is a terminal
 
         Raises
         ------
         EstimationError
             If the facet is not one of the random part, or has fewer than three levels (a nested
-            one fewer than two in every group); or if no sample could be fitted.
+            one fewer than two in every group); if more time is expected; or if no sample could be
+            fitted.
         DataError
             If the result was loaded without its rows.
 
@@ -470,4 +478,5 @@ class Uncertainty(Estimates):
             facet,
             workers=workers,
             progress=progress,
+            time_limit=time_limit,
         )

@@ -61,6 +61,18 @@ def test_fits_without_each_of_many_levels_are_refused_with_their_time(crossed, n
         getattr(crossed, name)("a")
 
 
+@pytest.mark.parametrize("name", ["jackknife", "influence"])
+def test_expected_seconds_of_fits_without_each_level_are_what_may_pass(fitted, name):
+    """Estimated times are far above 1e-9 seconds, and below those that the refusal names."""
+    with pytest.raises(vcomp.EstimationError, match="time_limit must be a positive number"):
+        getattr(fitted, name)("b", time_limit=0)
+    with pytest.raises(vcomp.EstimationError, match="or pass time_limit=") as caught:
+        getattr(fitted, name)("b", time_limit=1e-9)
+    limit = int(re.search(r"time_limit=(\d+)", str(caught.value))[1])
+    found, usual = (getattr(fitted, name)("b", time_limit=t) for t in (limit, None))
+    assert repr(found) == repr(usual)
+
+
 def test_resamples_of_hours_are_refused_with_their_time(crossed):
     with pytest.raises(vcomp.EstimationError, match=r"one by one, take.*or pass time_limit="):
         crossed.resample("a", 100_000)

@@ -37,7 +37,7 @@ from vcomp.inference.resampling.facet import check_levels
 from vcomp.inference.resampling.refits import Refitted, check_refits
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.row_samples import Levels, Sample, check_facets
-from vcomp.numerics import check_count, limited_blas, run
+from vcomp.numerics import PATIENCE, check_count, check_time_limit, limited_blas, run
 from vcomp.statistics import StackTables, Statistics
 
 if TYPE_CHECKING:
@@ -316,6 +316,7 @@ def jackknife(
     *,
     workers: int = 1,
     progress: bool | None = None,
+    time_limit: float | None = None,
 ) -> Jackknife:
     """Return the estimates without each level of a facet.
 
@@ -329,12 +330,13 @@ def jackknife(
     facet : whose levels are left out
     workers : number of threads
     progress : whether to show a bar; None shows one if stderr is a terminal
+    time_limit : expected seconds up to which fits are made one by one; None stands for ten minutes
 
     Raises
     ------
     EstimationError
         If the facet is not one of the random part, or has fewer than three levels (two in some
-        group, if nested); or if no refit succeeded.
+        group, if nested); if more time is expected; or if no refit succeeded.
 
     Warns
     -----
@@ -349,7 +351,9 @@ def jackknife(
     check_levels(design, levels, 2 if structure.nested_in[name] else _FEWEST)
     left_out = np.flatnonzero(levels.last - levels.first > 1)
 
-    found = without_each(fit, design, levels, left_out, workers=workers, progress=progress)
+    found = without_each(
+        fit, design, levels, left_out, workers=workers, progress=progress, time_limit=time_limit
+    )
     fingerprint = {**fit.fingerprint(), "facets": [name]}
     made = replicates_of(fit, found, KIND, fingerprint, 0, left_out.size)
     report_failures(made, found.values(), f"fits without one {name}")
@@ -368,7 +372,10 @@ def jackknife(
 
 
 def _with_fewer_levels(few: int, seconds: int) -> str:
-    return f"use a facet with at most {few:,} levels; robust intervals need no further fits"
+    return (
+        f"use a facet with at most {few:,} levels, or pass time_limit={seconds}; robust intervals "
+        "need no further fits"
+    )
 
 
 def without_each(
@@ -379,6 +386,7 @@ def without_each(
     *,
     workers: int,
     progress: bool | None,
+    time_limit: float | None = None,
 ) -> dict[int, Refitted]:
     """Return the estimates without each of some levels, by number.
 
@@ -393,12 +401,15 @@ def without_each(
     left_out : (J,) levels that are left out
     workers : number of threads
     progress : whether to show a bar; None shows one if stderr is a terminal
+    time_limit : expected seconds up to which fits are made one by one; None stands for ten minutes
 
     Raises
     ------
     EstimationError
-        If the fits would be made one by one, and are expected to take ten minutes.
+        If more seconds are expected, or the limit is no positive number.
     """
+    check_time_limit(time_limit)
+    patience = PATIENCE if time_limit is None else time_limit
     rows = fit.stats.separable_rows
     whole, n = Sample.whole(rows), left_out.size
 
@@ -428,7 +439,7 @@ def without_each(
     rest = [b for b in range(n) if b not in found]
     several = fit.refits_of_strata(design, without)
     if several is None and rest:
-        check_refits(fit.seconds / workers, len(rest), _with_fewer_levels)
+        check_refits(fit.seconds / workers, len(rest), _with_fewer_levels, patience)
     work: Work = alone if several is None else several
     return found | run(lambda: work, rest, workers=workers, progress=progress, label=KIND)
 

@@ -232,6 +232,7 @@ def level_influence(
     *,
     workers: int = 1,
     progress: bool | None = None,
+    time_limit: float | None = None,
 ) -> LevelInfluence:
     """Return the estimates without each level of a facet, with Cook's distances.
 
@@ -243,12 +244,13 @@ def level_influence(
     facet : whose levels are left out; of a nested one those within each level of the outer facets
     workers : number of threads
     progress : whether to show a bar; None shows one if stderr is a terminal
+    time_limit : expected seconds up to which fits are made one by one; None stands for ten minutes
 
     Raises
     ------
     EstimationError
         If the facet is not one of the random part, or has fewer than three levels (two in some
-        group, if nested); or if no refit succeeded.
+        group, if nested); if more time is expected; or if no refit succeeded.
 
     Warns
     -----
@@ -271,7 +273,9 @@ def level_influence(
             f"{listed}: its row is nan"
         )
     fitted = np.array([b for b in every if b not in needed], dtype=np.int64)
-    parts = without_each(fit, design, levels, fitted, workers=workers, progress=progress)
+    parts = without_each(
+        fit, design, levels, fitted, workers=workers, progress=progress, time_limit=time_limit
+    )
     made = replicates_of(fit, parts, "influence", {}, 0, fitted.size)
     report_failures(made, parts.values(), f"fits without one {name}")
     found = np.zeros(levels.n, dtype=bool)
