@@ -405,6 +405,34 @@ def test_anchored_means_are_prediction_powered(name):
     assert row["labels_std_error"] == pytest.approx(np.std(1.0 * y[:15], ddof=1) / math.sqrt(15))
 
 
+def test_the_weight_of_ratings_is_that_of_ppi():
+    """λ and the mean written out, with the mean of two judges and two answers of each item."""
+    rng = np.random.default_rng(5)
+    item = np.repeat(np.arange(30), 2)
+    truth = rng.normal(size=60)
+    ratings = truth[:, None] + rng.normal(size=(60, 2)) * [0.5, 1.5] + 0.4
+    labels = np.where(item < 12, truth + 0.3 * rng.normal(size=60), nan)
+    rows = [pd.DataFrame({"model": "m", "item": item, "prompt": np.tile([0, 1], 30), "judge": j,
+                          "score": ratings[:, k], "gold": labels})
+            for k, j in enumerate("ab")]  # fmt: skip
+    row = vcomp.evals.judges(pd.concat(rows), human="gold").anchored.loc["m"]
+    f, known = ratings.mean(axis=1), item < 12
+    n, N = 24, 36
+    y, own = labels[known], f[known]
+    covariance = ((y - y.mean()) * (own - own.mean())).sum() / n
+    variance = ((f - f.mean()) ** 2).sum() / (n + N - 1)
+    lam = covariance / ((1 + n / N) * variance)
+    assert 0.2 < lam < 0.9
+    assert row["lam"] == pytest.approx(lam, rel=1e-12)
+    expected = lam * f[~known].mean() + (y - lam * own).mean()
+    assert row["estimate"] == pytest.approx(expected, rel=1e-12)
+    squares = []
+    for values, of, G in ((y - lam * own, item[known], 12), (lam * f[~known], item[~known], 18)):
+        sums = pd.Series(values - values.mean()).groupby(of).sum() / values.size
+        squares.append(G / (G - 1) * (sums**2).sum())
+    assert row["std_error"] == pytest.approx(math.sqrt(sum(squares)), rel=1e-12)
+
+
 def test_answers_of_an_item_are_one_cluster():
     """Twice the same answers have the error of one."""
     labels = np.where(LABELLED, 1.0 * Y, nan)

@@ -34,8 +34,9 @@ def powered_mean(
     Notes
     -----
     With n labelled and N other answers the mean is λ f̄_N + mean_n(y − λf), and the power-tuned λ
-    is cov_n(y, f)/((1 + n/N) var_{n+N}(f)), between 0 and 1. The variance is that of sums over
-    items. Without other answers it is the mean of the labels, and λ is 0.
+    is cov_n(y, f)/((1 + n/N) var_{n+N}(f)), between 0 and 1: as in ppi-python the covariance is
+    by n, and the variance, over all answers, by n + N − 1. The error is that of sums over items.
+    Without other answers the mean is that of the labels, and λ is 0.
 
     References
     ----------

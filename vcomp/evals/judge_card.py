@@ -401,8 +401,18 @@ class JudgeCard(display.Printed):
 
         Notes
         -----
-        The judges' rating of an answer is the mean over judges. Labelled answers are assumed to be
-        a random sample.
+        The judges' rating f of an answer is the mean over judges. With n labelled answers and N
+        others, each with an equal weight in its task, the estimate is λ f̄_N + mean_n(y − λf), with
+        λ = Σ_n (y − ȳ)(f − f̄)/n / ((1 + n/N) var_{n+N}(f)), between 0 and 1. The variance of f is
+        over all n + N answers, by n + N − 1. That is the λ of PPI++ as ppi-python computes it; by
+        n − 1, or with the variance of f over the N answers alone, λ and the estimate differ a
+        little. Each task has its λ, and `lam` is their mean. The standard error is that of sums
+        over items, with their number less 1. Labelled answers are assumed to be a random sample.
+
+        References
+        ----------
+        Angelopoulos, A. N., Duchi, J. C. and Zrnic, T. (2023). PPI++: efficient prediction-powered
+        inference. arXiv:2311.01453.
         """
         import pandas as pd
 
