@@ -139,3 +139,15 @@ def test_pictures_that_cannot_be(accuracy):
     table = pd.DataFrame({"measure": ["tau"], "n": [5]})
     with pytest.raises(DataError, match="the table of accuracies has no column 'estimate'"):
         plots.accuracies(table, table, {"y": ["tau"]}, labels={"tau": "τ"})
+
+
+def test_the_axis_names_the_size_that_has_whiskers():
+    names, sizes = list("abcde"), np.arange(10.0, 200.0, 10.0)
+    table = pd.concat(
+        pd.DataFrame({"measure": m, "n": sizes, "estimate": 0.7, "low": 0.6, "high": 0.8})
+        for m in names
+    )
+    panels = plots.accuracies(
+        table, table, {"accuracy": names}, labels={m: m for m in names}, xlabel="query"
+    )
+    assert panels[0].get_ylabel().endswith(",\nat the largest number of queries")

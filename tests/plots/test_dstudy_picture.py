@@ -97,7 +97,7 @@ def test_more_lines_have_whiskers_side_by_side(three_facets):
 def test_many_lines_have_whiskers_at_the_largest_size_only(three_facets):
     study = three_facets.dstudy(b=[5, 10, 20], c=[2, 4, 8, 16, 32], object="a")
     ax = study.plot()
-    assert "at the largest c" in ax.get_legend().get_title().get_text()
+    assert "at the largest number of levels of c" in ax.get_legend().get_title().get_text()
     frame = study.table[study.table["c"] == 32].sort_values("b")
     expected = [frame[[f"{name}_low", f"{name}_high"]].to_numpy() for name in ("Erho2", "Phi")]
     drawn = np.array([[s[0, 1], s[1, 1]] for s in segments(ax)])

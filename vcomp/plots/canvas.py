@@ -185,6 +185,17 @@ def with_whiskers(sizes: FloatArray, n_lines: int) -> BoolArray:
     return np.asarray((sizes == sizes.max(initial=0.0)) | (sizes.size * n_lines <= 12))
 
 
+def at_the_largest(facet: str) -> str:
+    """Return the end of a label of lines with whiskers at one size only.
+
+    Examples
+    --------
+    >>> at_the_largest("rater").splitlines()
+    [',', 'at the largest number of raters']
+    """
+    return f",\nat the largest number of {escaped(display.levels_of(facet))}"
+
+
 def points_aside(
     ax: Any, points: Sequence[FloatArray], place: float, whiskers: BoolArray, **look: Any
 ) -> None:

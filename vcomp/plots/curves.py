@@ -16,6 +16,7 @@ from vcomp.plots.canvas import (
     COLOURS,
     GREY,
     MOST_LINES,
+    at_the_largest,
     colours,
     escaped,
     legend,
@@ -116,7 +117,7 @@ def accuracies(
             _points(panel, points, colour, aside, at)
             panel.plot([], [], marker="o", markersize=4, label=escaped(labels[name]), **look)
         _finish(panel, curves, xlabel, seen, named=len(names) > 1 or n == 1)
-        where = "" if barred else f" at the largest {escaped(xlabel)}"
+        where = "" if barred else at_the_largest(xlabel)
         panel.set_ylabel(f"{escaped(ylabel)}, {display.level(alpha)} intervals{where}")
     return drawn
 
@@ -364,7 +365,7 @@ def subsets(
             )
     _finish_subsets(ax, table, x, label, kind, alpha, full)
     if kind == "values" and len(groups) > BANDS_UP_TO and not barred.all():
-        ax.set_ylabel(f"{ax.get_ylabel()} at the largest {escaped(x)}")
+        ax.set_ylabel(ax.get_ylabel() + at_the_largest(x))
     if len(groups) > 1:
         look = {} if kind == "span" else {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
         legend(ax, **look)

@@ -19,6 +19,7 @@ from vcomp.plots.canvas import (
     COLOURS,
     GREY,
     MOST_LINES,
+    at_the_largest,
     colours,
     escaped,
     legend,
@@ -142,7 +143,7 @@ def dstudy(
     _vertical(ax, lines)
     title = f"{display.level(alpha)} intervals"
     if not bands and not np.concatenate(at).all():
-        title += f",\nat the largest {escaped(x)}"
+        title += at_the_largest(x)
     _legend(ax, len(lines), title if known else None)
     return ax
 
@@ -423,7 +424,7 @@ def measure_curves(
         ax.axhline(goal, color=GREY, linewidth=1.0)
     _size_axis(ax, table if curves is None else curves, x)
     ax.set_xlabel(xlabel or escaped(display.levels_of(x)))
-    where = "" if barred else f" at the largest {escaped(x)}"
+    where = "" if barred else at_the_largest(x)
     ax.set_ylabel(f"{SYMBOLS[coefficient]}, {display.level(alpha)} intervals{where}")
     _coefficient_axis(ax, table, curves, coefficient)
     legend(ax, loc="lower right")

@@ -105,12 +105,13 @@ def left_out(
                 warnings.simplefilter("ignore", VcompWarning)
                 made = res.jackknife(facet, workers=workers, progress=progress)
         except EstimationError as error:
-            notes.append(f"levels of {facet} cannot be left out in turn ({error})")
+            notes.append(f"{display.levels_of(facet)} cannot be left out in turn ({error})")
             continue
         usable = made.converged
         if not usable.all():
             notes.append(
-                f"without some levels of {facet} ({int((~usable).sum())}) there is no estimate"
+                f"without some {display.levels_of(facet)} ({int((~usable).sum())}) "
+                "there is no estimate"
             )
             continue
         found[facet] = LeftOut(made.levels, made.groups, made.values)

@@ -67,8 +67,10 @@ def test_few_levels():
         found = answers(residuals, {"topic": n, "system": 50})
         assert found["Default"].matters == matters
         if n == 19:
-            assert found["Default"].because.endswith("fewer than 20 levels of topic.")
+            assert found["Default"].because.endswith("fewer than 20 topics.")
         assert answers([], {"topic": n})["Default"].matters == "no"
+    found = answers(residuals, {"sys": 3, "topic": 5})["Default"].because
+    assert found.endswith("fewer than 20 topics or levels of sys.")
 
 
 def test_few_levels_of_rows_for_tau(table):

@@ -241,10 +241,13 @@ def _of_default_intervals(found: Sequence[Deviation], sizes: Mapping[str, int]) 
     tested = ("normality", "outliers", "equal variances")
     deviating = _some(found, *tested)
     if deviating and few:
+        # Words first: "levels of sys or topics" could be levels of topics.
+        words = map(display.levels_of, few)
+        several = sorted(words, key=lambda name: name.startswith("levels of "))
         return Verdict(
             number, "slightly",
             "Their degrees of freedom come from the data, which show little with fewer than "
-            f"{_MANY} levels of {' and '.join(few)}.",
+            f"{_MANY} {' or '.join(several)}.",
         )  # fmt: skip
     if _some(found, "uncorrelated"):
         return Verdict(
