@@ -110,7 +110,7 @@ def test_weights_of_tasks(table, tmp_path):
 def test_mistakes(table):
     assert "several metrics" in str(ended(LOGS).exception)
     assert "no model 'x' to compare" in str(ended(table, "--fail-if-worse", "x").exception)
-    assert "no column 'sys'" in str(ended(table, "--system", "sys").exception)
+    assert "no column 'engine'" in str(ended(table, "--system", "engine").exception)
     assert ended().exit_code == 2
 
 

@@ -28,7 +28,7 @@ def without_new(now, before):
         key: without_new(value, before.get(key))
         for key, value in now.items()
         if key in before
-        or (value not in (None, False, []) and (key, value) != ("converged", True))
+        or (value not in (None, False, [], {}) and (key, value) != ("converged", True))
     }
 
 
