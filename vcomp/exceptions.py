@@ -6,6 +6,7 @@ User errors are :class:`VcompError`, a ``ValueError``; doubts about a result tha
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -164,6 +165,12 @@ def check_alpha(alpha: float) -> None:
         raise PlanError(
             f"alpha must be between 0 and 1, not {alpha!r}; alpha=0.05 gives 95 % intervals"
         )
+
+
+def check_margin(margin: object) -> None:
+    """Check that a margin is a difference above 0."""
+    if not is_real(margin) or not 0.0 < margin < math.inf:
+        raise PlanError(f"margin must be a difference above 0, not {margin!r}")
 
 
 def check_one_of(name: str, value: object, known: tuple[str, ...]) -> None:

@@ -38,6 +38,24 @@ def test_the_page_is_that_of_python():
     assert ended(LOGS, "--metric", "acc").output == f"{made}\n"
 
 
+def test_the_cheapest_model_within_a_margin(table):
+    options = ["--system", "sys", "--sampled", "topic"]
+    prices = "bm25-k1.2-b0.75=3,ql-jm0.1=2,overlap=1"
+    found = ended(table, *options, "--margin", ".1", "--model-price", prices)
+    made = vcomp.evals.study(
+        pd.read_csv(table), system="sys", sampled=["topic"], margin=0.1,
+        model_prices={"bm25-k1.2-b0.75": 3, "ql-jm0.1": 2, "overlap": 1},
+    )  # fmt: skip
+    assert found.output == f"{made}\n"
+    assert made.same_quality in " ".join(found.output.split())
+    assert made.cheapest == ("ql-jm0.1",)
+    alone = ended(table, *options, "--model-price", prices)
+    assert alone.exit_code == 1
+    assert "such as margin=0.02" in str(alone.exception)
+    wrong = ended(table, *options, "--margin", ".1", "--model-price", "overlap")
+    assert "write MODEL=PRICE such as a=.1" in str(wrong.exception)
+
+
 def in_words_of_the_command(page):
     """Return a page of Python with the options of ``vcomp evals``, on one line."""
     words = {"sampled=['task']": "--sampled task", "sampled=['task:item']": "--sampled task:item",

@@ -242,6 +242,25 @@ def test_logs_are_read_and_compared():
         (lambda: scores(), {"prices": {"item": -1}}, "the price per item must be a number from 0"),
         (lambda: scores(), {"budget": 10}, "a budget needs prices, such as prices="),
         (lambda: scores(), {"prices": {"item": 1}, "budget": "a"}, "the budget is a number above"),
+        (lambda: scores(), {"margin": 0.0}, "margin must be a difference above 0, not 0.0"),
+        (lambda: scores(models=1), {"margin": 0.1}, "a margin is of differences, and 'm0' is"),
+        (lambda: scores(), {"model_prices": {"m0": 1.0}}, "prices of models need a margin"),
+        (lambda: scores(), {"margin": 0.1, "model_prices": 3}, "model_prices are a mapping such"),
+        (
+            lambda: scores(),
+            {"margin": 0.1, "model_prices": {"mo": 1.0}},
+            "a price of 'mo', which has no scores; there are 'm0', 'm1', 'm2', 'm3'",
+        ),
+        (
+            lambda: scores(),
+            {"margin": 0.1, "model_prices": {"m0": -1.0}},
+            "the price of 'm0' must be a number from 0, not -1.0",
+        ),
+        (
+            lambda: scores(),
+            {"margin": 0.1, "model_prices": {"m0": 1.0, "m2": 1.0}},
+            "prices of models lack 'm1', 'm3'; give the price of each model",
+        ),
     ],
 )
 def test_what_is_refused(data, options, words):
@@ -498,6 +517,51 @@ def test_the_cheapest_data_on_what_is_unknown():
     assert graded.unknown[-1].scores == 32
     alone = vcomp.evals.study(data[data["model"] == "m1"], prices=prices)
     assert alone.unknown[0].cost == pytest.approx(3.0 + 40 * 0.03, rel=1e-12)
+
+
+def test_the_cheapest_model_of_those_within_a_margin():
+    data = scores(models=4, items=300)
+    costs = {"m0": 0.5, "m1": 4.0, "m2": 3.0, "m3": 8.0}
+    found = vcomp.evals.study(data, margin=0.2, model_prices=costs)
+    shown = found.comparisons.noninferior(0.2)["noninferior"]
+    assert found.noninferior == tuple(shown.index[shown]) == ("m3", "m2", "m1")
+    assert found.cheapest == ("m2",)
+    said = (
+        "m2, at 3, is the cheapest of the 3 models shown to be less than 0.2 worse than the best."
+    )
+    assert found.same_quality == said
+    assert said in printed_words(found)
+    page = json.loads(found.to_json())
+    assert (page["margin"], page["cheapest"]) == (0.2, ["m2"])
+    assert page["noninferior"] == ["m3", "m2", "m1"]
+    assert EvalPage.from_json(found.to_json()) == found.page
+
+    def said_of(margin, **prices):
+        made = vcomp.evals.study(data, margin=margin, model_prices=prices or None)
+        return made.same_quality
+
+    assert said_of(0.2) == "m3, m2 and m1 are shown to be less than 0.2 worse than the best."
+    assert said_of(0.2, **{**costs, "m1": 3.0}) == (
+        "m2 and m1, at 3 each, are the cheapest of the 3 models shown to be less than 0.2 worse "
+        "than the best."
+    )
+    assert said_of(0.1) == "m3 is shown to be less than 0.1 worse than the best."
+    assert said_of(0.1, **costs) == (
+        "m3, at 8, is the only model shown to be less than 0.1 worse than the best."
+    )
+    few = vcomp.evals.study(scores(models=2), margin=0.001)
+    assert few.same_quality == "No model is shown to be less than 0.001 worse than the best."
+    assert few.cheapest == ()
+    plain = vcomp.evals.study(data)
+    assert (plain.noninferior, plain.cheapest, plain.same_quality) == ((), (), "")
+
+
+def test_levels_that_are_numbers_have_prices():
+    data = scores(models=2, items=100)
+    data["model"] = data["model"].str[1:].astype(int)
+    found = vcomp.evals.study(data, margin=0.9, model_prices={0: 1.0, 1: 2.0})
+    assert found.cheapest == (0,)
+    assert vcomp.evals.study(data, margin=0.9, model_prices={"0": 1, "1": 2}).cheapest == (0,)
 
 
 def test_the_page_in_json(of_three_prompts, tmp_path):

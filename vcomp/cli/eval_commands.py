@@ -62,6 +62,15 @@ def _of_tasks(text: str | None) -> Any:
                 by_name(" ".join(texts), "price", "NAME=PRICE such as item=.05") if texts else None
             ),
         ),
+        model_prices=option(
+            "--model-price model_prices",
+            "Price of a model: the page says which is the cheapest within --margin of the best.",
+            metavar="MODEL=X",
+            multiple=True,
+            callback=lambda _, __, texts: (
+                by_name(" ".join(texts), "price", "MODEL=PRICE such as a=.1") if texts else None
+            ),
+        ),
     ),
     _READING,
     option(
@@ -99,6 +108,7 @@ def evals(
     vcomp evals logs/ --metric exact_match --where filter=strict-match --unreadable skip
     vcomp evals logs/ --metric acc --task-weights law=2,maths=1
     vcomp evals logs/ --metric acc --price item=.5,call=.002 --budget 100
+    vcomp evals logs/ --metric acc --margin .02 --model-price small=.1,large=2
     vcomp evals logs/ --metric acc --fail-if-worse production --json page.json
     vcomp evals logs/ --metric acc --every-eval-ever aggregates/
     """

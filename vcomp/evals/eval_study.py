@@ -18,6 +18,7 @@ from vcomp.evals.next_data import (
     Unknown,
     allocation,
     read_budget,
+    read_model_prices,
     read_prices,
     sentences,
     unknown,
@@ -69,6 +70,9 @@ _MOST_TASKS = 6
 _MOST_LISTED = 40
 """Models that are printed."""
 
+_MOST_NAMED = 5
+"""Models that a sentence names."""
+
 
 @dataclass(frozen=True, slots=False, eq=False, repr=False)
 class EvalStudy(display.Printed):
@@ -92,6 +96,8 @@ class EvalStudy(display.Printed):
     task_shares : weights of tasks in the scores, with a sum of 1; empty if they are equal
     not_compared : models that lack scores of some tasks, or other fixed facets
     left_out : sentences on samples of the logs that have no score
+    margin : the smallest difference that matters, or None
+    model_prices : of each model, by its name as text, or None
     """
 
     roles: Roles
@@ -105,6 +111,8 @@ class EvalStudy(display.Printed):
     task_shares: Mapping[Any, float] = field(default_factory=dict)
     not_compared: tuple[Any, ...] = ()
     left_out: tuple[str, ...] = ()
+    margin: float | None = None
+    model_prices: Mapping[str, float] | None = None
 
     @cached_property
     def by_task(self) -> pd.DataFrame:
@@ -177,6 +185,50 @@ class EvalStudy(display.Printed):
         if self.comparisons is None:
             return tuple(self.table.index)
         return tuple(self.table.index[self.table["rank_low"] == 1])
+
+    @cached_property
+    def noninferior(self) -> tuple[Any, ...]:
+        """The models shown to be worse than the best by less than the margin, if at all.
+
+        None of them without a margin. See :meth:`vcomp.PairwiseComparisons.noninferior`.
+        """
+        if self.comparisons is None or self.margin is None:
+            return ()
+        found = self.comparisons.noninferior(self.margin)
+        return tuple(found.index[found["noninferior"]])
+
+    @property
+    def cheapest(self) -> tuple[Any, ...]:
+        """The cheapest of :attr:`noninferior`, several if they cost the same."""
+        if self.model_prices is None or not self.noninferior:
+            return ()
+        prices = [self.model_prices[str(model)] for model in self.noninferior]
+        pairs = zip(self.noninferior, prices, strict=True)
+        return tuple(model for model, price in pairs if price == min(prices))
+
+    @property
+    def same_quality(self) -> str:
+        """One sentence on :attr:`noninferior` and :attr:`cheapest`; empty without a margin."""
+        if self.margin is None:
+            return ""
+        compared = " of those compared" if self.not_compared else ""
+        shown = (
+            f"shown to be less than {display.number(self.margin)} worse than the best{compared}"
+        )
+        n, model = len(self.noninferior), self.roles.model
+        if n == 0:
+            return f"No {model} is {shown}."
+        if self.model_prices is None:
+            few = display.listed(list(map(str, self.noninferior)))
+            who = few if n <= _MOST_NAMED else display.counted(n, model)
+            return f"{who} {'is' if n == 1 else 'are'} {shown}."
+        who = display.listed(list(map(str, self.cheapest)))
+        price = display.number(self.model_prices[str(self.cheapest[0])])
+        if n == 1:
+            return f"{who}, at {price}, is the only {model} {shown}."
+        verb, each = ("is", "") if len(self.cheapest) == 1 else ("are", " each")
+        among = f"the cheapest of the {display.counted(n, model)} {shown}"
+        return f"{who}, at {price}{each}, {verb} {among}."
 
     def worse_than(self, baseline: object) -> tuple[Any, ...]:
         """Return the models that are significantly worse than a baseline.
@@ -253,7 +305,7 @@ class EvalStudy(display.Printed):
             return f"{best} is ahead of all others{which}; {pairs}."
         top = str(self.table.index[0])
         others = [name for name in (best, *others) if name != top]
-        named = display.listed(others[:5]) if len(others) <= 5 else f"{len(others)} others"
+        named = display.listed(others) if len(others) <= _MOST_NAMED else f"{len(others)} others"
         return f"{top} has the best score, and {named} may be as good; {pairs}."
 
     @property
@@ -322,6 +374,8 @@ class EvalStudy(display.Printed):
             stubs = [visible(_source(str(name), self.roles)) for name in sources.index]
             tables.append(display.column_table(parts, title=title, stubs=stubs, align="rrl"))
         said = self.roles.sentences(self.task_shares)
+        if self.same_quality:
+            said.insert(0, self.same_quality)
         if self.not_compared:
             said.insert(0, f"Not compared: {_of_lacking(self.roles, self.not_compared)}.")
         notes = [self.verdict, *said, *self.left_out, *self.next_data, *map(str, self.unknown)]
@@ -465,6 +519,8 @@ def study(
     task_weights: Mapping[Any, float] | Literal["equal", "items"] | None = None,
     prices: Mapping[str, float] | None = None,
     budget: float | None = None,
+    margin: float | None = None,
+    model_prices: Mapping[Any, float] | None = None,
 ) -> EvalStudy:
     """Return who is ahead, which differences are real, where noise comes from and what to add.
 
@@ -495,6 +551,10 @@ def study(
     prices : per level of a column or combination, ``{"item": 0.05, "prompt": 2}``; ``"call"`` is
         an answer of a model, ``"score"`` or ``"judgement"`` the score that a judge gives it
     budget : for all scores of better data, those that exist included
+    margin : the smallest difference of scores that matters: the page says which models are worse
+        than the best by less, if at all
+    model_prices : of each model, in any unit, ``{"small": 0.1, "large": 2.0}``: the page says
+        which of these models is the cheapest
 
     Returns
     -------
@@ -530,6 +590,7 @@ def study(
     roles = roles_of(table, system, score, sampled, fixed, groups)
     check_number_of_means(roles)
     of_data = read_prices(prices, roles), read_budget(budget, prices)
+    of_models = read_model_prices(model_prices, margin, list(table[system].unique()))
     _check_varying(table, roles, groups, alpha)
     table, roles = _distinct(table, roles, groups)
     weights = task_shares(task_weights, roles, table)
@@ -546,8 +607,9 @@ def study(
         best = comparisons.probability_of_best()["probability"].rename("p_best")
         means = means.reindex(ranks.index).join(ranks).join(best)
     return EvalStudy(
-        roles, means, comparisons, fit, alpha, table, *of_data, weights, lacking, without
-    )
+        roles, means, comparisons, fit, alpha, table, *of_data, weights, lacking, without,
+        None if margin is None else float(margin), of_models,
+    )  # fmt: skip
 
 
 def noise(table: pd.DataFrame, roles: Roles, alpha: float) -> tuple[Roles, pd.DataFrame]:

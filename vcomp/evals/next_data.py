@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -12,7 +12,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp.evals.roles import JUDGE, NUMBERED, Roles
-from vcomp.exceptions import PlanError, did_you_mean, is_real
+from vcomp.exceptions import PlanError, check_margin, did_you_mean, is_real
 from vcomp.formula import REPLICATE, RESIDUAL
 from vcomp.gtheory.allocation import Allocation, Cost
 
@@ -155,6 +155,57 @@ def read_prices(given: Any, roles: Roles) -> Prices | None:
         columns = frozenset(names)
         terms[columns] = terms.get(columns, 0.0) + float(price)
     return Prices(roles, terms)
+
+
+def read_model_prices(given: Any, margin: Any, models: Sequence[Any]) -> dict[str, float] | None:
+    """Return the price of each model by its name as text, or None.
+
+    Parameters
+    ----------
+    given : model → price
+    margin : by which a model may be worse than the best; None without
+    models : all that have scores
+
+    Raises
+    ------
+    PlanError
+        If the margin is not above 0, one model has no others, or not each model has a price.
+    """
+    if margin is not None:
+        check_margin(margin)
+        if len(models) == 1:
+            raise PlanError(f"a margin is of differences, and {str(models[0])!r} is alone")
+    if given is None:
+        return None
+    if margin is None:
+        raise PlanError(
+            "prices of models need a margin by which a model may be worse than the best, such as "
+            "margin=0.02"
+        )
+    if not isinstance(given, Mapping):
+        raise PlanError(
+            f"model_prices are a mapping such as {{'small': 0.1, 'large': 2.0}}, not {given!r}"
+        )
+    names, found = list(map(str, models)), {}
+    for model, price in given.items():
+        if str(model) not in names:
+            raise PlanError(
+                f"there is a price of {model!r}, which has no scores"
+                f"{did_you_mean(model, names)}; there are {', '.join(map(repr, names))}",
+                level=model,
+            )
+        if not is_real(price) or not 0.0 <= price < math.inf:
+            raise PlanError(
+                f"the price of {model!r} must be a number from 0, not {price!r}", level=model
+            )
+        found[str(model)] = float(price)
+    lacking = [name for name in names if name not in found]
+    if lacking:
+        raise PlanError(
+            f"prices of models lack {', '.join(map(repr, lacking))}; give the price of each model",
+            level=lacking[0],
+        )
+    return found
 
 
 def read_budget(given: Any, prices: Any) -> float | None:

@@ -195,6 +195,9 @@ class EvalPage(InJson):
     next_data : what would make it surer, in sentences
     unknown : what the data cannot show
     left_out : samples of the logs that have no score, in sentences
+    margin : the smallest difference that matters; null without
+    noninferior : models shown to be worse than the best by less than the margin, if at all
+    cheapest : those of them that cost the least; empty without prices of models
     """
 
     title: str
@@ -215,6 +218,9 @@ class EvalPage(InJson):
     next_data: tuple[str, ...]
     unknown: tuple[Unknown, ...]
     left_out: tuple[str, ...] = ()
+    margin: float | None = None
+    noninferior: tuple[Any, ...] = ()
+    cheapest: tuple[Any, ...] = ()
 
     _FORMAT: ClassVar[Format] = Format("EvalStudy", 1, "the page of an evaluation")
 
@@ -247,6 +253,9 @@ def page_of(study: EvalStudy) -> EvalPage:
         next_data=tuple(study.next_data),
         unknown=tuple(study.unknown),
         left_out=study.left_out,
+        margin=study.margin,
+        noninferior=tuple(map(_plain, study.noninferior)),
+        cheapest=tuple(map(_plain, study.cheapest)),
     )
 
 

@@ -177,10 +177,34 @@ def test_tests_of_all_pairs_have_the_t_tests_of_single_ones():
         assert row["high"] == k - (rejected & (others < wide[level].mean())).sum()
 
 
+def test_noninferior_levels_pass_the_tests_against_all_others():
+    """The largest of the one-sided p-values of a level, and Holm over the levels."""
+    means = np.array([0.0, 0.1, 5.0, 0.2, 0.0, 4.9, 5.2])
+    for sign, best in ((1.0, "largest"), (-1.0, "smallest")):
+        made = compared(sign * means, se=0.3)
+        found = made.noninferior(1.5, best=best)
+        behind = (means - means[:, None])[~np.eye(K, dtype=bool)].reshape(K, K - 1)
+        alone = stats.norm.sf((1.5 - behind) / (0.3 * np.sqrt(2.0))).max(axis=1)
+        of_levels = found.loc[made.means.index]
+        assert of_levels["behind"].to_numpy() == pytest.approx(behind.max(axis=1), rel=1e-12)
+        assert of_levels["p_value"].to_numpy() == pytest.approx(alone, rel=1e-12)
+        rejected, p, *_ = multipletests(alone, 0.05, method="holm")
+        assert of_levels["p_adjusted"].to_numpy() == pytest.approx(p, rel=1e-12)
+        assert of_levels["noninferior"].tolist() == rejected.tolist()
+        assert rejected.sum() == 3
+        assert found.index[0] == made.means.index[6]
+
+
 def test_what_has_no_equivalence():
     made = compared(np.arange(float(K)))
-    for margin in (0.0, -1.0, np.inf, np.nan, "a", None, True):
-        with pytest.raises(PlanError, match="margin must be a difference above 0"):
-            made.equivalent(margin)
-    with pytest.raises(PlanError, match=r"use res\.compare_levels\(…, test='t'\)"):
-        replace(made, table=made.table.drop(columns=["std_error", "df"])).equivalent(1.0)
+    for tested in ("equivalent", "noninferior"):
+        for margin in (0.0, -1.0, np.inf, np.nan, "a", None, True):
+            with pytest.raises(PlanError, match="margin must be a difference above 0"):
+                getattr(made, tested)(margin)
+        of_others = replace(made, table=made.table.drop(columns=["std_error", "df"]))
+        with pytest.raises(PlanError, match=r"use res\.compare_levels\(…, test='t'\)"):
+            getattr(of_others, tested)(1.0)
+    with pytest.raises(PlanError, match="with one baseline"):
+        replace(made, table=made.table.iloc[:3]).noninferior(1.0)
+    with pytest.raises(PlanError, match="best must be"):
+        made.noninferior(1.0, best="first")

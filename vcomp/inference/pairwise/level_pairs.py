@@ -524,7 +524,7 @@ def equivalence_p(
     >>> equivalence_p(np.array([0.5]), np.array([1.0]), np.array([np.inf]), 2.0).round(4)
     array([0.0668])
     """
-    return _above(margin - np.abs(difference), std_error, df)
+    return one_sided_p(margin - np.abs(difference), std_error, df)
 
 
 def two_sided_p(difference: FloatArray, std_error: FloatArray, df: FloatArray) -> FloatArray:
@@ -539,11 +539,21 @@ def two_sided_p(difference: FloatArray, std_error: FloatArray, df: FloatArray) -
     >>> two_sided_p(np.array([1.0]), np.array([1.0]), np.array([2.0])).round(4)
     array([0.4226])
     """
-    return np.minimum(1.0, 2.0 * _above(np.abs(difference), std_error, df))
+    return np.minimum(1.0, 2.0 * one_sided_p(np.abs(difference), std_error, df))
 
 
-def _above(room: FloatArray, std_error: FloatArray, df: FloatArray) -> FloatArray:
-    """Return the probability of a larger t than room/std_error, where there is no error 0 or 1."""
+def one_sided_p(room: FloatArray, std_error: FloatArray, df: FloatArray) -> FloatArray:
+    """Return the probability of a larger t than room/std_error, where there is no error 0 or 1.
+
+    Parameters
+    ----------
+    room, std_error, df : of the same shape; df ∞, or nan, for the normal distribution
+
+    Examples
+    --------
+    >>> one_sided_p(np.array([1.5]), np.array([1.0]), np.array([np.inf])).round(4)
+    array([0.0668])
+    """
     from scipy.special import ndtr, stdtr
 
     unreached = np.where(room > 0.0, np.inf, -np.inf)

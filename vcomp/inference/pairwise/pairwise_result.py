@@ -10,13 +10,14 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, LongArray
-from vcomp.exceptions import PlanError, check_one_of, did_you_mean, is_real, is_whole
+from vcomp.exceptions import PlanError, check_margin, check_one_of, did_you_mean, is_whole
 from vcomp.inference.pairwise.correlated import probabilities_of_best, root_of_differences
 from vcomp.inference.pairwise.level_pairs import (
     CorrectionName,
     adjusted,
     by_level,
     equivalence_p,
+    one_sided_p,
     two_sided_p,
 )
 from vcomp.markup import encodable
@@ -370,13 +371,7 @@ class PairwiseComparisons(display.Printed):
         >>> res.compare_levels("query").equivalent(0.1)["equivalent"].tolist()
         [True]
         """
-        if not is_real(margin) or not 0.0 < margin < np.inf:
-            raise PlanError(f"margin must be a difference above 0, not {margin!r}")
-        if "std_error" not in self.table:
-            raise PlanError(
-                f"equivalence is tested by t-tests of a fit, not by {self.test}; use "
-                "res.compare_levels(…, test='t')"
-            )
+        self._check_margin(margin)
         rows = self.table[["first", "second", "difference"]].copy()
         d, se, df = self.table[["difference", "std_error", "df"]].to_numpy(dtype=float).T
         rows["p_value"] = equivalence_p(d, se, df, float(margin))
@@ -384,6 +379,80 @@ class PairwiseComparisons(display.Printed):
         rows["p_adjusted"] = adjusted(rows["p_value"].to_numpy(), correction)
         rows["equivalent"] = display.snapped(rows["p_adjusted"], self.alpha) <= self.alpha
         return rows
+
+    def noninferior(
+        self, margin: float, *, best: Literal["largest", "smallest"] = "largest"
+    ) -> pd.DataFrame:
+        """Return which levels are worse than the best one by less than a margin, if at all.
+
+        A level is non-inferior if one-sided t-tests reject for each other level that this one is
+        better by at least `margin`. So the level with the best estimate need not be the best one.
+        p-values are adjusted for the number of levels, by Holm's method after Tukey's or max-T
+        tests: any choice among non-inferior levels, as of the cheapest, keeps the confidence.
+
+        Parameters
+        ----------
+        margin : the smallest difference that matters, above 0, on the scale of the scores
+        best : which mean is the best; ``"smallest"`` for errors
+
+        Returns
+        -------
+        pandas.DataFrame
+            Index: the levels, from the best mean on; columns ``mean``, ``behind`` (how far it is
+            worse than the best of the others; below 0 if it is better), ``p_value``, the largest
+            of its tests, ``p_adjusted``, and ``noninferior``.
+
+        Raises
+        ------
+        PlanError
+            If the margin is not above 0, the test is not a t-test of a fit, or not all pairs were
+            compared.
+
+        References
+        ----------
+        Berger, R. L. (1982). Multiparameter hypothesis testing and acceptance sampling.
+        *Technometrics*, 24, 295-300.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ C(sys) + (1|topic)", data)
+        >>> res.compare_levels("sys").noninferior(0.1)["noninferior"].tolist()
+        [True, False, False, False, False]
+        """
+        import pandas as pd
+
+        check_one_of("best", best, ("largest", "smallest"))
+        self._check_margin(margin)
+        order = self._order()[:: -1 if best == "smallest" else 1]
+        sign = 1.0 if best == "largest" else -1.0
+        # Rows: the level; columns: the others.
+        behind = -sign * self._values("difference", order, is_odd=True)
+        p = one_sided_p(
+            float(margin) - behind, self._values("std_error", order), self._values("df", order)
+        )
+        for square, least in ((behind, -np.inf), (p, 0.0)):
+            np.fill_diagonal(square, least)
+        rows = pd.DataFrame(
+            {
+                "mean": self.means.to_numpy(dtype=float)[order],
+                "behind": behind.max(axis=1),
+                "p_value": p.max(axis=1),
+            },
+            index=pd.Index(self.means.index[order], name=self.facet),
+        )
+        rows["p_adjusted"] = adjusted(rows["p_value"].to_numpy(), self.correction or "holm")
+        rows["noninferior"] = display.snapped(rows["p_adjusted"], self.alpha) <= self.alpha
+        return rows
+
+    def _check_margin(self, margin: object) -> None:
+        check_margin(margin)
+        if "std_error" not in self.table:
+            raise PlanError(
+                f"differences are tested against a margin by t-tests of a fit, not by {self.test};"
+                " use res.compare_levels(…, test='t')"
+            )
 
     def _p_of_single(self) -> Any:
         """Return the p-value of each pair for itself."""
