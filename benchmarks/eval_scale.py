@@ -75,6 +75,7 @@ def _seconds() -> float:
 
 def _study(path: Path) -> str:
     found = vcomp.evals.study(path)
+    assert found.comparisons is not None
     return f"{found.ahead[0]} first, {int(found.comparisons.table['significant'].sum()):,} pairs"
 
 

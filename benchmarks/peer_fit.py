@@ -90,7 +90,7 @@ def by_interlace() -> Program:
 
 def by_mixedlm() -> Program:
     """Return a fit by statsmodels' ``MixedLM``; the first groups hold the others if nested."""
-    from statsmodels.regression.mixed_linear_model import MixedLM  # type: ignore[import-untyped]
+    from statsmodels.regression.mixed_linear_model import MixedLM
 
     def fit(prepared: Any) -> dict[str, Any]:
         frame, groups, covariates = prepared
