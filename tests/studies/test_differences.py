@@ -283,7 +283,7 @@ def test_missing_cells_and_missing_levels(frame):
 def test_few_levels_cannot_be_left_out():
     two = scores(1, 6, 2)
     found = compared(two, topic=5).differences()
-    assert "levels of topic cannot be left out" in " ".join(found.notes)
+    assert "topics cannot be left out in turn" in " ".join(found.notes)
     assert np.isfinite(found.table["correlation"]).all()
 
 
