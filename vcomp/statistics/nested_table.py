@@ -162,7 +162,7 @@ def find_nested_table(chunk: Chunk) -> NestedTable | None:
         return None
     level = chunk.level_codes(facet)
     levels = _rows_of_levels(chunk, level, m)
-    if levels is None:
+    if levels is None or (chunk.within is not None and chunk.within[1:].any()):
         return None
     inner, of_outer = chunk.codes[1 - outer], chunk.codes[outer]
     cells = np.zeros(groups, dtype=np.int64)

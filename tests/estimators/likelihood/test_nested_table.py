@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import vcomp
-from vcomp.estimators.likelihood.nested_table import NestedTableLikelihood
+from vcomp.estimators.likelihood.nested_likelihood import NestedTableLikelihood
 from vcomp.statistics import find_nested_table
 from vcomp.statistics.groupings import product_group_sums
 
@@ -87,6 +87,14 @@ def test_group_sums_of_a_table_are_those_of_pair_tables(formula):
 )
 def test_other_designs_have_no_table(formula):
     cells = vcomp.VarianceComponentsModel(formula, scores(4, 12, 3, 0.2)).statistics.cells
+    assert find_nested_table(cells) is None
+
+
+def test_columns_that_vary_within_cells_have_no_table():
+    """Also where their means are the same in all cells, as those of two runs of each."""
+    data = scores(4, 12, 2, 0.0).assign(run=np.tile([-1.0, 1.0], 48))
+    formula = "score ~ C(model) + run + (1|item) + (1|model:item)"
+    cells = vcomp.VarianceComponentsModel(formula, data, stream=True).statistics.cells
     assert find_nested_table(cells) is None
 
 
