@@ -9,33 +9,19 @@ import pandas as pd
 import pytest
 
 import vcomp
-
-
-def exact(array):
-    return np.vectorize(Decimal, otypes=[object])(np.asarray(array, float))
-
-
-def inverse(matrix):
-    """Return the inverse of a positive definite matrix of decimals, by elimination."""
-    n = len(matrix)
-    rows = np.concatenate([matrix, exact(np.eye(n))], axis=1)
-    for i in range(n):
-        rows[i] = rows[i] / rows[i, i]
-        for k in range(n):
-            if k != i:
-                rows[k] = rows[k] - rows[k, i] * rows[i]
-    return rows[:, n:]
+from tests.helpers.exact import exact, exact_inverse
+from vcomp.estimators.likelihood import MatricesLikelihood
 
 
 def newton_step(y, X, derivatives, values, *, reml):
     """Return the Newton step from components, in their standard errors, of V = Σ θ_j D_j."""
     with localcontext() as context:
         context.prec = 50
-        y, X, D = exact(y), exact(X), [exact(d) for d in derivatives]
-        V = sum(t * d for t, d in zip(exact(values), D, strict=True))
-        W = inverse(V)
+        y, X, *D = (exact(a, Decimal) for a in (y, X, *derivatives))
+        V = sum(t * d for t, d in zip(exact(values, Decimal), D, strict=True))
+        W = exact_inverse(V)
         WX = W.dot(X)
-        P = W - WX.dot(inverse(X.T.dot(WX))).dot(WX.T)
+        P = W - WX.dot(exact_inverse(X.T.dot(WX))).dot(WX.T)
         Py, of_V = P.dot(y), [(P if reml else W).dot(d) for d in D]
         moved = [d.dot(Py) for d in D]
         score = [(m.dot(Py) - np.trace(M)) / 2 for m, M in zip(moved, of_V, strict=True)]
@@ -43,7 +29,7 @@ def newton_step(y, X, derivatives, values, *, reml):
             [m.dot(P).dot(o) - (M * of_o.T).sum() / 2 for o, of_o in zip(moved, of_V, strict=True)]
             for m, M in zip(moved, of_V, strict=True)
         ]
-        covariance = inverse(np.array(information))
+        covariance = exact_inverse(np.array(information))
         step = covariance.dot(np.array(score))
         return np.array([s / c.sqrt() for s, c in zip(step, np.diagonal(covariance), strict=True)])
 
@@ -123,3 +109,20 @@ def test_advice_on_effects_that_dwarf_the_residual_leads_on(sizes, max_iter, adv
     found, limit = vcomp.fit(advised, far), vcomp.fit(advised, near)
     assert found.converged
     np.testing.assert_allclose(found.vcomp, limit.vcomp, rtol=1e-5)
+
+
+def test_another_response_next_to_effects_that_dwarf_its_residual():
+    """The likelihood of principal effects has the value of that of the columns as given."""
+    rows = Rows(12, intercepts=1e10)
+    stats = vcomp.VarianceComponentsModel("y ~ x + (x|p)", rows.frame).statistics
+    likelihood = MatricesLikelihood(stats, reml=True)
+    principal, end = likelihood.maximum(likelihood.first_matrices(), 100, 1e-8)
+    assert principal is not likelihood
+    other = stats.with_response(rows.frame["y"].to_numpy()[::-1])
+    wanted = MatricesLikelihood(other, reml=True)
+    v = principal.components(end.S)
+    for of in (principal, likelihood):
+        found = of.with_response(other)
+        assert found.loglike(found.matrices_of(v)) == pytest.approx(
+            wanted.loglike(wanted.matrices_of(v)), abs=1e-6
+        )

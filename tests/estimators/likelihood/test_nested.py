@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.cases import alternately
+from tests.helpers.exact import exact, exact_inverse
 from tests.helpers.examples import examples
 from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.statistics.cross_products import CrossProducts
@@ -163,22 +164,6 @@ def test_projections_and_what_is_left_of_effects(drawn, zeros):
 
 
 # Exact arithmetic -------------------------------------------------------------------------------
-
-
-def exact(values):
-    return np.vectorize(Fraction, otypes=[object])(values)
-
-
-def exact_inverse(V):
-    """Return the inverse by Gauss–Jordan elimination; V is positive definite: no pivoting."""
-    n = V.shape[0]
-    work = np.concatenate([V, exact(np.eye(n))], axis=1)
-    for k in range(n):
-        work[k] = work[k] / work[k, k]
-        for i in range(n):
-            if i != k:
-                work[i] = work[i] - work[i, k] * work[k]
-    return work[:, n:]
 
 
 def exact_log_det(V):

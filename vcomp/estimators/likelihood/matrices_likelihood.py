@@ -331,6 +331,8 @@ class MatricesLikelihood(LastPoint[MatricesPoint]):
         other = copy(self)
         other.stats, other.products, other._last = stats, stats.cross_products, None
         vars(other).pop("_precise", None)
+        if self._unturned is not None:
+            other._unturned = self._unturned.with_response(stats)
         other.equations = self.equations.with_response(stats.by_residual)
         return other
 
