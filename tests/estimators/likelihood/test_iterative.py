@@ -387,6 +387,18 @@ def test_errors_of_variances_of_combinations():
     assert np.sqrt(np.mean(np.square(share))) < iterative._ACCURATE
 
 
+def test_a_combination_without_effects_has_no_variance():
+    """As of a row of new levels where x is 0 and there is no intercept."""
+    data = crossed(4000, 40, 30)
+    data["x"] = np.random.default_rng(6).normal(size=len(data))
+    stats, v = statistics_of("y ~ 0 + x + (1|a) + (1|b)", data), np.array([1.0, 0.5, 1.0])
+    groups, X = np.array([[-1, -1], [-1, -1], [3, 4]]), np.array([[0.0], [1.0], [0.0]])
+    exact = _by_elimination(BlockedLikelihood(stats, reml=True), v, groups, X)
+    found = IterativeLikelihood(stats, reml=True).combination_variances(v, groups, X)
+    assert found[0] == 0.0
+    np.testing.assert_allclose(found, exact, rtol=0.02)
+
+
 def test_variances_of_prediction_by_eight_probes():
     """Their error is known, and a small share of them; also beside a small residual."""
     for n, sds in ((4000, (1.0, 0.6, 1.0)), (3000, (1.0, 1.0, 0.1))):

@@ -65,7 +65,7 @@ _ACCURATE = 0.02
 standard errors."""
 
 _SURE = 1.5
-"""Factor of the number of probes with which these errors are small enough for certain."""
+"""Factor of the expected number of probes: errors of eight probes are known within a third."""
 
 _MOST_PROBES = 128
 """Largest number of probes, if the user requests no more."""
@@ -80,14 +80,12 @@ the traces are exact, and convergence does not depend on how the groups are conn
 _LEVEL_EFFECTS = 2.5e7
 """Largest number of elements of the solutions for these right-hand sides."""
 
-
 _FARTHER = 2.0
 """Factor of the reach of a surface within which a profile is traced. The value of the quantity at
 a level of z errs by a quarter of what a maximum errs: by x³/(4π² SE), twice the goal."""
 
 _SPREAD = 3.0
-"""Largest half width of the box of points in standard errors."""
-
+"""Largest half width of the box of points in standard errors: limits at 99 % need 2.6."""
 
 _OTHERS = (
     "use a Wald or robust interval, or the parametric bootstrap; or fit with engine='blocked' if "
@@ -287,7 +285,9 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         X : (m, p) fixed part, centred as in the statistics
         """
         found, _, errors = self._at(v).combination_variances(groups, X)
-        share = float(np.sqrt(np.mean(np.square(errors / found))))
+        sampled = errors > 0.0
+        squares = np.square(errors[sampled] / found[sampled])
+        share = float(np.sqrt(squares.sum() / max(squares.size, 1)))
         if share <= _ACCURATE:
             return found
         wanted = int(np.ceil(_SURE * self._n_probes * (share / _ACCURATE) ** 2))

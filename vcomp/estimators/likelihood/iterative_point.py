@@ -23,12 +23,11 @@ from vcomp.statistics import CrossProducts
 COLUMNS_AT_ONCE = 32
 """Right-hand sides that are solved at once: in four threads, if there are as many cores."""
 
-
 _SAMPLES = 8
-"""Probes from which variances of effects are summed at once."""
+"""Probes whose parts of variances of effects are held at once."""
 
 _COMBINATIONS = 65_536
-"""Combinations whose variances are summed at once."""
+"""Combinations of effects whose variances are held at once."""
 
 _OF_FORMS = 100.0
 """Factor of the tolerance where only forms are needed, whose errors are of second order."""
