@@ -23,7 +23,7 @@ from vcomp.estimators.likelihood.crossed import CrossedLikelihood
 from vcomp.estimators.likelihood.incomplete import CompletedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood
 from vcomp.estimators.likelihood.levels import LevelsLikelihood
-from vcomp.estimators.likelihood.nested_table import NestedTableLikelihood
+from vcomp.estimators.likelihood.nested_likelihood import NestedTableLikelihood
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.statistics import find_nested_table
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vcomp.estimators.likelihood.crossed import CrossedLikelihood
     from vcomp.estimators.likelihood.levels import LevelsLikelihood
     from vcomp.estimators.likelihood.matrices_likelihood import MatricesLikelihood
-    from vcomp.estimators.likelihood.nested_table import NestedTableLikelihood
+    from vcomp.estimators.likelihood.nested_likelihood import NestedTableLikelihood
     from vcomp.statistics import CompletedGrid, NestedTable
 
 # Imports of engines are deferred for start-up time: a fit uses one of them.
@@ -489,7 +489,7 @@ def _crossed(stats: Statistics, limits: EngineLimits, *, reml: bool) -> CrossedL
 
 
 def _of_nested_table(table: NestedTable, *, reml: bool) -> NestedTableLikelihood:
-    from vcomp.estimators.likelihood.nested_table import NestedTableLikelihood
+    from vcomp.estimators.likelihood.nested_likelihood import NestedTableLikelihood
 
     return NestedTableLikelihood(table, reml=reml)
 
