@@ -298,6 +298,22 @@ def test_rows_of_some_levels_are_compared():
             vcomp.evals.study(data, where=wrong)
 
 
+@pytest.mark.parametrize("levels", [range(2, 4), np.array([2, 3]), pd.Series([2, 3]), {2, 3}])
+def test_levels_of_any_list_are_compared(levels):
+    data = scores(models=3, items=12)
+    data["model"] = data["model"].str[1:].astype(int) + 1
+    found = vcomp.evals.study(data, where={"model": levels})
+    pd.testing.assert_frame_equal(found.table, vcomp.evals.study(data[data["model"] > 1]).table)
+
+
+def test_levels_of_logs_are_given_by_columns(tmp_path):
+    scores(models=2, items=12).to_csv(tmp_path / "scores.csv", index=False)
+    for logs in (tmp_path / "scores.csv", vcomp.evals.read(tmp_path / "scores.csv")):
+        for function in (vcomp.evals.study, vcomp.evals.judges, vcomp.evals.repetitions):
+            with pytest.raises(vcomp.PlanError, match="where is a mapping such as"):
+                function(logs, where="m0")
+
+
 def test_samples_without_a_score_are_counted(tmp_path):
     data = scores(models=2, items=12)
     data.loc[(data["model"] == "m0") & (data["item"].astype(str) == "3"), "score"] = np.nan
@@ -747,6 +763,10 @@ def test_scores_that_are_all_right_or_wrong_have_limits(value):
     limit = f"at least {ends.low:.4f}" if value else f"at most {ends.high:.4f}"
     with pytest.raises(vcomp.DataError, match=f"by 20 items, .* is {limit} \\(90 %\\)"):
         vcomp.evals.study(data, alpha=0.1)
+    # The limit holds for the model with the fewest items.
+    other = scores(models=1, items=30).assign(score=value, model="m1")
+    with pytest.raises(vcomp.DataError, match=f"by 20 items, .* is {limit} "):
+        vcomp.evals.study(pd.concat([data, other]), alpha=0.1)
 
 
 def test_scores_without_errors_or_numbers():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,26 +23,28 @@ from vcomp.evals.next_data import (
     sentences,
     unknown,
 )
-from vcomp.evals.page import EvalPage, aggregates, page_of, write_aggregates
+from vcomp.evals.page import EvalPage, aggregates, page_of, printed, write_aggregates
 from vcomp.evals.roles import (
     FIXED,
+    MOST_NAMED,
     Partitions,
     Roles,
     check_number_of_means,
-    copies,
+    of_lacking,
     roles_of,
     task_shares,
 )
 from vcomp.evals.score_rows import (
     ScoresOfEval,
+    check_varying,
     column_names,
+    distinct,
     left_out,
     opened,
     sampled_levels,
     scored_rows,
 )
-from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, guarded, visible
-from vcomp.formula import RESIDUAL
+from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, guarded
 from vcomp.gtheory import DStudy
 from vcomp.inference.pairwise import PairwiseComparisons
 from vcomp.model import VarianceComponentsModel, VarianceComponentsResults
@@ -63,15 +65,6 @@ _SUMMED = 1_000_000
 
 _DDF: Literal["unbounded"] = "unbounded"
 """Prompts and judges are few: an interaction that is estimated at 0 is not known to be 0."""
-
-_MOST_TASKS = 6
-"""Tasks whose scores are printed."""
-
-_MOST_LISTED = 40
-"""Models that are printed."""
-
-_MOST_NAMED = 5
-"""Models that a sentence names."""
 
 
 @dataclass(frozen=True, slots=False, eq=False, repr=False)
@@ -220,7 +213,7 @@ class EvalStudy(display.Printed):
             return f"No {model} is {shown}."
         if self.model_prices is None:
             few = display.listed(list(map(str, self.noninferior)))
-            who = few if n <= _MOST_NAMED else display.counted(n, model)
+            who = few if n <= MOST_NAMED else display.counted(n, model)
             return f"{who} {'is' if n == 1 else 'are'} {shown}."
         who = display.listed(list(map(str, self.cheapest)))
         price = display.number(self.model_prices[str(self.cheapest[0])])
@@ -262,7 +255,7 @@ class EvalStudy(display.Printed):
             some = f"no {self.roles.model}" if str(baseline) in lacking else "not all"
             raise DataError(
                 f"{some} can be compared with {baseline!r}: "
-                f"{_of_lacking(self.roles, self.not_compared)}; or leave out their rows",
+                f"{of_lacking(self.roles, self.not_compared)}; or leave out their rows",
                 column=self.roles.model,
             )
         assert self.comparisons is not None
@@ -305,7 +298,7 @@ class EvalStudy(display.Printed):
             return f"{best} is ahead of all others{which}; {pairs}."
         top = str(self.table.index[0])
         others = [name for name in (best, *others) if name != top]
-        named = display.listed(others) if len(others) <= _MOST_NAMED else f"{len(others)} others"
+        named = display.listed(others) if len(others) <= MOST_NAMED else f"{len(others)} others"
         return f"{top} has the best score, and {named} may be as good; {pairs}."
 
     @property
@@ -345,56 +338,7 @@ class EvalStudy(display.Printed):
         -------
         statsmodels.iolib.summary.Summary
         """
-        shown = self.table.head(_MOST_LISTED)
-        cells = {
-            "score": display.fixed(shown["mean"]),
-            "std. err.": display.fixed(shown["std_error"], significant=3),
-            f"{display.level(self.alpha)} interval": display.short_intervals(
-                shown["low"], shown["high"]
-            ),
-        }
-        if self.comparisons is not None:
-            ends = zip(shown["rank_low"], shown["rank_high"], strict=True)
-            cells["rank"] = [display.count(r) for r in shown["rank"]]
-            cells["ranks"] = [str(a) if a == b else f"{a} to {b}" for a, b in ends]
-            cells["P(best)"] = [display.percent(p) for p in shown["p_best"]]
-        stubs = [visible(str(name)) for name in shown.index]
-        tables = [display.column_table(cells, title=self.title, stubs=stubs)]
-        if 1 < self.roles.levels.get(FIXED[0], 0) <= _MOST_TASKS and self.roles.fixed == FIXED:
-            tables.append(self._table_of_tasks(shown.index))
-        sources = self.sources.sort_values("share", ascending=False)
-        if self.comparisons is not None:
-            sources = sources[sources["share"] > 0.0]
-            parts = {
-                "variance": display.fixed(sources["variance"]),
-                "share": [display.percent(s) for s in sources["share"]],
-                "": [display.bar(s) for s in sources["share"]],
-            }
-            title = f"Noise of a difference between two {display.levels_of(self.roles.model)}"
-            stubs = [visible(_source(str(name), self.roles)) for name in sources.index]
-            tables.append(display.column_table(parts, title=title, stubs=stubs, align="rrl"))
-        said = self.roles.sentences(self.task_shares)
-        if self.same_quality:
-            said.insert(0, self.same_quality)
-        if self.not_compared:
-            said.insert(0, f"Not compared: {_of_lacking(self.roles, self.not_compared)}.")
-        notes = [self.verdict, *said, *self.left_out, *self.next_data, *map(str, self.unknown)]
-        if len(self.table) > _MOST_LISTED:
-            notes.insert(1, f"{len(self.table) - _MOST_LISTED:,} more are in the attribute table.")
-        return display.summary(tables, [visible(note) for note in notes])
-
-    def _table_of_tasks(self, models: Any) -> Any:
-        """Return the printed table of scores by task, with their errors."""
-        scores, cells = self.by_task, {}
-        one = self.comparisons is None
-        for task in dict.fromkeys(scores.index if one else scores.index.get_level_values(0)):
-            of_task = scores.loc[[task]] if one else scores.xs(task).reindex(models)
-            errors = display.fixed(of_task["std_error"], significant=2)
-            means = display.fixed(of_task["mean"], significant=3)
-            both = zip(means, errors, strict=True)
-            cells[visible(str(task))] = [f"{mean} ({error})" for mean, error in both]
-        stubs = [visible(str(name)) for name in models]
-        return display.column_table(cells, title="Scores by task (std. err.)", stubs=stubs)
+        return printed(self)
 
     @property
     def page(self) -> EvalPage:
@@ -591,8 +535,8 @@ def study(
     check_number_of_means(roles)
     of_data = read_prices(prices, roles), read_budget(budget, prices)
     of_models = read_model_prices(model_prices, margin, list(table[system].unique()))
-    _check_varying(table, roles, groups, alpha)
-    table, roles = _distinct(table, roles, groups)
+    check_varying(table, roles, groups, alpha)
+    table, roles = distinct(table, roles, groups)
     weights = task_shares(task_weights, roles, table)
     fit = _fit_of_models(roles, table)
     means, comparisons, lacking = _compared(
@@ -624,27 +568,12 @@ def noise(table: pd.DataFrame, roles: Roles, alpha: float) -> tuple[Roles, pd.Da
     alpha : of the limit that an error states
     """
     groups = Partitions(table)
-    _check_varying(table, roles, groups, alpha)
-    table, roles = _distinct(table, roles, groups)
+    check_varying(table, roles, groups, alpha)
+    table, roles = distinct(table, roles, groups)
     if roles.levels[roles.model] == 1:
         return roles, _sources(_fit_of_models(roles, table), None)
     fit = _fitted(roles.planning, table, roles)
     return roles, _sources(fit, _plan(fit, roles))
-
-
-def _distinct(table: pd.DataFrame, roles: Roles, groups: Partitions) -> tuple[pd.DataFrame, Roles]:
-    """Return one of each repetition if all are equal, and the roles of what remains."""
-    score = table[roles.score]
-    is_repeated = groups.n_groups(roles.cell) < len(table)
-    if not (is_repeated and groups.are_constant(score, roles.cell)):
-        return table, roles
-    repeated = groups.repeated(roles.cell)
-    if not roles.repetition:
-        raise DataError(copies(repeated, roles.cell))
-    table = table[~repeated]
-    sampled = (*roles.sampled, *roles.single)
-    left = roles_of(table, roles.model, roles.score, sampled, roles.fixed)
-    return table, replace(left, identical=roles.repetition)
 
 
 def _plan(fit: VarianceComponentsResults, roles: Roles) -> DStudy:
@@ -683,21 +612,8 @@ def _compared(
         table = table.set_axis([only]).rename_axis(roles.model)
     lacking = tuple(table.index[table["mean"].isna()])
     if lacking and pairs is None:
-        raise DataError(_of_lacking(roles, lacking), column=roles.model)
+        raise DataError(of_lacking(roles, lacking), column=roles.model)
     return table, pairs, lacking
-
-
-def _of_lacking(roles: Roles, models: Sequence[Any]) -> str:
-    """Return the sentence on models that have no score of some levels that are all there is."""
-    several, verb = display.levels_of(roles.model), "lacks" if len(models) == 1 else "lack"
-    over = display.listed([f"all {display.levels_of(f)}" for f in roles.fixed])
-    named = display.listed(list(map(str, models)))
-    named = named if len(models) < 6 else f"{len(models)} {several}"
-    return (
-        f"{named} {verb} scores: a mean over {over} is not known. "
-        "To use all scores, take these as a sample of others, "
-        f"sampled=[{', '.join(map(repr, roles.fixed))}]"
-    )
 
 
 def _fit_of_models(roles: Roles, table: pd.DataFrame) -> VarianceComponentsResults:
@@ -719,61 +635,3 @@ def _least_squares(formula: str, table: pd.DataFrame) -> VarianceComponentsResul
     half = {_HALF: np.arange(len(table)) % 2}
     made = VarianceComponentsModel.from_formula(f"{formula} + (1|{_HALF})", table.assign(**half))
     return made.fit(hold={_HALF: 0.0})
-
-
-def _source(name: str, roles: Roles) -> str:
-    if name != RESIDUAL:
-        return name
-    if roles.has_answers:
-        return ":".join([*roles.cell, roles.repetition])
-    return roles.repetition or roles.residual or name
-
-
-def _of_equal(value: float, roles: Roles, alpha: float) -> str:
-    """Return the exact limit of a mean of scores that are all right or all wrong, in words."""
-    if value not in (0.0, 1.0):
-        return ""
-    items = max(roles.sampled, key=lambda f: roles.levels[f])
-    n = roles.levels[items]
-    limit = (0.5 * alpha) ** (1.0 / n)
-    end = (
-        f"at least {display.number(limit)}" if value else f"at most {display.number(1.0 - limit)}"
-    )
-    return (
-        f"; by {display.counted(n, items)}, if they are independent, the true mean of a "
-        f"{roles.model} is {end} ({display.level(alpha)})"
-    )
-
-
-def _check_varying(table: pd.DataFrame, roles: Roles, groups: Partitions, alpha: float) -> None:
-    score = table[roles.score]
-    if score.dtype.kind not in "fiub":
-        return
-    if score.min() == score.max():
-        value = float(score.iloc[0])
-        raise DataError(
-            f"all scores are {display.number(value)}: they show neither differences nor errors"
-            f"{_of_equal(value, roles, alpha)}",
-            column=roles.score,
-        )
-    if groups.are_constant(score, [roles.model, *roles.fixed]):
-        raise DataError(
-            f"all scores of each {' and '.join([roles.model, *roles.fixed])} are equal: they show "
-            "differences, but no errors",
-            column=roles.score,
-        )
-    others = [name for name in roles.cell if name != roles.model]
-    n = roles.levels[roles.model]
-    if n == 1 or groups.n_groups(others) * n != len(table):
-        return
-    differences = score - score.groupby([table[name] for name in others], observed=True).transform(
-        "mean"
-    )
-    rounded = np.round(differences / float(np.abs(score).max()), 12)
-    if groups.are_constant(rounded, [roles.model]):
-        raise DataError(
-            f"any two {display.levels_of(roles.model)} differ by the same amount on every "
-            f"{' and '.join(others)}: the differences show no errors; if they do not differ, was "
-            "a run read under two names?",
-            column=roles.score,
-        )

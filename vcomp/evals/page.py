@@ -1,4 +1,4 @@
-"""Stored forms of an evaluation: its page as JSON, and aggregates of Every Eval Ever.
+"""Forms of an evaluation: its printed page, the same as JSON, and aggregates of Every Eval Ever.
 
 Aggregates are scores of models with their uncertainty, a file a model.
 """
@@ -17,19 +17,94 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from vcomp import __version__, data
+from vcomp import __version__, data, display
 from vcomp.codec import Format
 from vcomp.data import InJson
 from vcomp.evals.every_eval_ever import ALL_TASKS
 from vcomp.evals.next_data import POWER, EvalStudy, Unknown, replicated
-from vcomp.evals.roles import FIXED, Roles
-from vcomp.exceptions import DataError, PlanError
-from vcomp.formula import REPLICATE
+from vcomp.evals.roles import FIXED, Roles, of_lacking
+from vcomp.exceptions import DataError, PlanError, visible
+from vcomp.formula import REPLICATE, RESIDUAL
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _SCHEMA = "0.3.0"
+
+_MOST_TASKS = 6
+"""Tasks whose scores are printed."""
+
+_MOST_LISTED = 40
+"""Models that are printed."""
+
+
+def printed(study: EvalStudy) -> Any:
+    """Return the printable page: tables of scores and noise, and sentences.
+
+    Parameters
+    ----------
+    study : of an evaluation
+    """
+    shown = study.table.head(_MOST_LISTED)
+    cells = {
+        "score": display.fixed(shown["mean"]),
+        "std. err.": display.fixed(shown["std_error"], significant=3),
+        f"{display.level(study.alpha)} interval": display.short_intervals(
+            shown["low"], shown["high"]
+        ),
+    }
+    if study.comparisons is not None:
+        ends = zip(shown["rank_low"], shown["rank_high"], strict=True)
+        cells["rank"] = [display.count(r) for r in shown["rank"]]
+        cells["ranks"] = [str(a) if a == b else f"{a} to {b}" for a, b in ends]
+        cells["P(best)"] = [display.percent(p) for p in shown["p_best"]]
+    stubs = [visible(str(name)) for name in shown.index]
+    tables = [display.column_table(cells, title=study.title, stubs=stubs)]
+    if 1 < study.roles.levels.get(FIXED[0], 0) <= _MOST_TASKS and study.roles.fixed == FIXED:
+        tables.append(_table_of_tasks(study, shown.index))
+    sources = study.sources.sort_values("share", ascending=False)
+    if study.comparisons is not None:
+        sources = sources[sources["share"] > 0.0]
+        parts = {
+            "variance": display.fixed(sources["variance"]),
+            "share": [display.percent(s) for s in sources["share"]],
+            "": [display.bar(s) for s in sources["share"]],
+        }
+        title = f"Noise of a difference between two {display.levels_of(study.roles.model)}"
+        stubs = [visible(_source(str(name), study.roles)) for name in sources.index]
+        tables.append(display.column_table(parts, title=title, stubs=stubs, align="rrl"))
+    said = study.roles.sentences(study.task_shares)
+    if study.same_quality:
+        said.insert(0, study.same_quality)
+    if study.not_compared:
+        said.insert(0, f"Not compared: {of_lacking(study.roles, study.not_compared)}.")
+    notes = [study.verdict, *said, *study.left_out, *study.next_data, *map(str, study.unknown)]
+    if len(study.table) > _MOST_LISTED:
+        notes.insert(1, f"{len(study.table) - _MOST_LISTED:,} more are in the attribute table.")
+    return display.summary(tables, [visible(note) for note in notes])
+
+
+def _table_of_tasks(study: EvalStudy, models: Any) -> Any:
+    """Return the printed table of scores by task, with their errors."""
+    scores, cells = study.by_task, {}
+    one = study.comparisons is None
+    for task in dict.fromkeys(scores.index if one else scores.index.get_level_values(0)):
+        of_task = scores.loc[[task]] if one else scores.xs(task).reindex(models)
+        errors = display.fixed(of_task["std_error"], significant=2)
+        means = display.fixed(of_task["mean"], significant=3)
+        both = zip(means, errors, strict=True)
+        cells[visible(str(task))] = [f"{mean} ({error})" for mean, error in both]
+    stubs = [visible(str(name)) for name in models]
+    return display.column_table(cells, title="Scores by task (std. err.)", stubs=stubs)
+
+
+def _source(name: str, roles: Roles) -> str:
+    """Return the name of a component, of the residual by what it contains."""
+    if name != RESIDUAL:
+        return name
+    if roles.has_answers:
+        return ":".join([*roles.cell, roles.repetition])
+    return roles.repetition or roles.residual or name
 
 
 def aggregates(study: EvalStudy, organization: str) -> list[dict[str, Any]]:

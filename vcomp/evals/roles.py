@@ -164,6 +164,9 @@ JUDGE = "judge"
 _MOST_COLUMNS = 1_000
 """Means of models in tasks that are estimated one by one."""
 
+MOST_NAMED = 5
+"""Models that a sentence names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Roles:
@@ -509,6 +512,25 @@ def copies(repeated: BoolArray, cell: Sequence[str]) -> str:
         f"{display.count(int(repeated.sum()))} of {display.count(len(repeated))} scores have the "
         f"same {display.listed(list(map(str, cell)))} as another: was a run read twice? Keep one "
         f"of each, as table.drop_duplicates([{names}])"
+    )
+
+
+def of_lacking(roles: Roles, models: Sequence[Any]) -> str:
+    """Return the sentence on models that have no score of some levels that are all there is.
+
+    Parameters
+    ----------
+    roles : of the columns
+    models : that lack scores
+    """
+    several, verb = display.levels_of(roles.model), "lacks" if len(models) == 1 else "lack"
+    over = display.listed([f"all {display.levels_of(f)}" for f in roles.fixed])
+    named = display.listed(list(map(str, models)))
+    named = named if len(models) <= MOST_NAMED else f"{len(models)} {several}"
+    return (
+        f"{named} {verb} scores: a mean over {over} is not known. "
+        "To use all scores, take these as a sample of others, "
+        f"sampled=[{', '.join(map(repr, roles.fixed))}]"
     )
 
 

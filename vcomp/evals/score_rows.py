@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from vcomp import display
 from vcomp.data import open_source
 from vcomp.evals.reading_logs import EvalLogs, PathOfLog, read
-from vcomp.evals.roles import SAMPLED, check_column
+from vcomp.evals.roles import SAMPLED, Partitions, Roles, check_column, copies, roles_of
 from vcomp.evals.run_rows import named_within, renamed
 from vcomp.exceptions import DataError, PlanError, did_you_mean, warn
 
@@ -61,9 +63,16 @@ def opened(
     columns : our name of a column → its name there
     where : the level, or levels, of some columns whose rows are used
     named : columns that options name, each perhaps in others, as ``"task:item"``
+
+    Raises
+    ------
+    PlanError
+        If the levels are not given by columns.
     """
     import pandas as pd
 
+    if where is not None and not isinstance(where, Mapping):
+        raise PlanError(f"where is a mapping such as {{'filter': 'none'}}, not {where!r}")
     if not isinstance(scores, pd.DataFrame | EvalLogs) and (
         isinstance(scores, Mapping) or hasattr(type(scores), "columns")
     ):
@@ -77,7 +86,7 @@ def opened(
     scores = _in_words_of_files(
         scores, {part for name in texts for part in [name, *name.split(":")]}
     )
-    if isinstance(where, Mapping):
+    if where:
         where = {n if n in scores.table else scores.names.get(n, n): v for n, v in where.items()}
     return scores, columns, where
 
@@ -118,8 +127,7 @@ def left_out(
         rows = rows[rows["metric"].isna() | (rows["metric"] == metric)]
     for name, given in (where or {}).items():
         if name in rows:
-            levels = map(str, given if isinstance(given, list | tuple | set) else [given])
-            rows = rows[rows[name].isna() | rows[name].astype(str).isin(list(levels))]
+            rows = rows[rows[name].isna() | rows[name].astype(str).isin(_as_texts(given))]
     if len(rows):
         counts = rows[system].value_counts() if system in rows else rows["problem"].value_counts()
         parts = [f"{name} {display.count(n)}" for name, n in counts.head(_SHOWN).items() if n]
@@ -163,27 +171,31 @@ def table_of(
 
 def _chosen(table: pd.DataFrame, where: Mapping[str, Any] | None) -> pd.DataFrame:
     """Return the rows with some levels of columns."""
-    if where is not None and not isinstance(where, Mapping):
-        raise PlanError(f"where is a mapping such as {{'filter': 'none'}}, not {where!r}")
     for name, given in (where or {}).items():
         check_column(table, name)
-        wanted = list(map(str, given if isinstance(given, list | tuple | set) else [given]))
-        # Levels on a command line are text.
-        levels = {str(level): level for level in table[name].dropna().unique()}
-        unknown = next((text for text in wanted if text not in levels), None)
+        wanted = dict.fromkeys(_as_texts(given))
+        levels = table[name].dropna().unique()
+        known = dict.fromkeys(map(str, levels))
+        unknown = next((text for text in wanted if text not in known), None)
         if unknown is not None:
-            shown = ", ".join(map(repr, list(levels)[:_SHOWN]))
-            more = ", …" if len(levels) > _SHOWN else ""
+            shown = ", ".join(map(repr, list(known)[:_SHOWN]))
+            more = ", …" if len(known) > _SHOWN else ""
             raise PlanError(
-                f"column {name!r} has no level {unknown!r}{did_you_mean(unknown, list(levels))}; "
+                f"column {name!r} has no level {unknown!r}{did_you_mean(unknown, list(known))}; "
                 f"it has {shown}{more}",
                 column=name,
                 level=unknown,
             )
-        table = table[table[name].isin([levels[text] for text in wanted])]
+        table = table[table[name].isin([level for level in levels if str(level) in wanted])]
     if where and table.empty:
         raise PlanError(f"no row has all of where={where!r}")
     return table
+
+
+def _as_texts(given: Any) -> list[str]:
+    """Return one or several levels as text, as they are on a command line."""
+    several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
+    return list(map(str, given if several else [given]))
 
 
 def _whole_table(scores: Any, columns: Mapping[str, str] | None) -> pd.DataFrame:
@@ -270,3 +282,94 @@ def sampled_levels(table: pd.DataFrame, sampled: Any) -> tuple[pd.DataFrame, lis
             known = table[[column, name]].notna().all(axis=1).to_numpy()
             table = table.assign(**{name: named_within(table, column, name, known)})
     return table, names
+
+
+def distinct(table: pd.DataFrame, roles: Roles, groups: Partitions) -> tuple[pd.DataFrame, Roles]:
+    """Return one of each repetition if all are equal, and the roles of what remains.
+
+    Parameters
+    ----------
+    table : a row for each score
+    roles : of its columns
+    groups : of the table
+
+    Raises
+    ------
+    DataError
+        If rows are copies of others.
+    """
+    score = table[roles.score]
+    is_repeated = groups.n_groups(roles.cell) < len(table)
+    if not (is_repeated and groups.are_constant(score, roles.cell)):
+        return table, roles
+    repeated = groups.repeated(roles.cell)
+    if not roles.repetition:
+        raise DataError(copies(repeated, roles.cell))
+    table = table[~repeated]
+    sampled = (*roles.sampled, *roles.single)
+    left = roles_of(table, roles.model, roles.score, sampled, roles.fixed)
+    return table, replace(left, identical=roles.repetition)
+
+
+def _of_equal(value: float, table: pd.DataFrame, roles: Roles, alpha: float) -> str:
+    """Return the exact limit of a mean of scores that are all right or all wrong, in words."""
+    if value not in (0.0, 1.0):
+        return ""
+    items = max(roles.sampled, key=lambda f: roles.levels[f])
+    n = int(table.groupby(roles.model, observed=True)[items].nunique().min())
+    limit = (0.5 * alpha) ** (1.0 / n)
+    end = (
+        f"at least {display.number(limit)}" if value else f"at most {display.number(1.0 - limit)}"
+    )
+    return (
+        f"; by {display.counted(n, items)}, if they are independent, the true mean of a "
+        f"{roles.model} is {end} ({display.level(alpha)})"
+    )
+
+
+def check_varying(table: pd.DataFrame, roles: Roles, groups: Partitions, alpha: float) -> None:
+    """Refuse scores that show no errors.
+
+    Parameters
+    ----------
+    table : a row for each score
+    roles : of its columns
+    groups : of the table
+    alpha : of the limit of scores that are all right or all wrong
+
+    Raises
+    ------
+    DataError
+        If all scores are equal, those of each model are, or any two models differ by a constant.
+    """
+    score = table[roles.score]
+    if score.dtype.kind not in "fiub":
+        return
+    if score.min() == score.max():
+        value = float(score.iloc[0])
+        raise DataError(
+            f"all scores are {display.number(value)}: they show neither differences nor errors"
+            f"{_of_equal(value, table, roles, alpha)}",
+            column=roles.score,
+        )
+    if groups.are_constant(score, [roles.model, *roles.fixed]):
+        raise DataError(
+            f"all scores of each {' and '.join([roles.model, *roles.fixed])} are equal: they show "
+            "differences, but no errors",
+            column=roles.score,
+        )
+    others = [name for name in roles.cell if name != roles.model]
+    n = roles.levels[roles.model]
+    if n == 1 or groups.n_groups(others) * n != len(table):
+        return
+    differences = score - score.groupby([table[name] for name in others], observed=True).transform(
+        "mean"
+    )
+    rounded = np.round(differences / float(np.abs(score).max()), 12)
+    if groups.are_constant(rounded, [roles.model]):
+        raise DataError(
+            f"any two {display.levels_of(roles.model)} differ by the same amount on every "
+            f"{' and '.join(others)}: the differences show no errors; if they do not differ, was "
+            "a run read under two names?",
+            column=roles.score,
+        )
