@@ -425,12 +425,10 @@ def test_kenward_and_roger_need_a_covariance_of_the_components():
         assert "The fit did not converge" in notes[-1]
 
 
-@pytest.mark.filterwarnings("ignore:Not converged")
 def test_kenward_and_roger_need_a_residual_that_does_not_go_to_zero():
     """The contrast x had a standard error of 0.0002 for scores with steps of 0.01.
 
-    Where the climb towards a residual of zero ends depends on rounding: the fit is refused, or
-    does not converge and has no standard errors.
+    The climb is cut off after 8 steps: where it would end depends on rounding.
     """
     data = pd.DataFrame(
         {
@@ -440,13 +438,7 @@ def test_kenward_and_roger_need_a_residual_that_does_not_go_to_zero():
             "y": [0.69, -1.58, 0.43, -0.34, 1.01, -1.41],
         }
     )
-    for order in ([0, 1, 2, 3, 4, 5], [1, 5, 4, 3, 0, 2], [5, 2, 1, 0, 4, 3]):
-        try:
-            res = vcomp.fit("y ~ x + (1|h) + (1|g)", data.iloc[order])
-        except vcomp.EstimationError as error:
-            if "the residual variance is zero" not in str(error):
-                raise
-            continue
-        assert "the model is saturated" in res.status
-        table = res.fixed_effects(ddf="kenward-roger")
-        assert table.drop(columns="coef").isna().all(axis=None)
+    with pytest.warns(vcomp.VcompWarning, match="the model is saturated"):
+        res = vcomp.fit("y ~ x + (1|h) + (1|g)", data, max_iter=8)
+    table = res.fixed_effects(ddf="kenward-roger")
+    assert table.drop(columns="coef").isna().all(axis=None)
