@@ -9,6 +9,7 @@ import sys
 from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -123,6 +124,23 @@ def test_weights_of_tasks(table, tmp_path):
         made = vcomp.evals.study(data, task_weights=weights)
         said = ended(tmp_path / "scores.csv", "--task-weights", given).output
         assert " ".join(said.split()) == in_words_of_the_command(made)
+
+
+def test_names_of_models_and_tasks_may_have_spaces(tmp_path):
+    rng = np.random.default_rng(1)
+    rows = [(m, t, i) for m in ("a 1", "t=0") for t in ("a b", "c") for i in range(12)]
+    data = pd.DataFrame(rows, columns=["model", "task", "item"])
+    data = data.assign(score=rng.random(len(data)).round(3))
+    data.to_csv(tmp_path / "scores.csv", index=False)
+    made = vcomp.evals.study(
+        data, margin=0.9, model_prices={"a 1": 1.0, "t=0": 2.0}, task_weights={"a b": 2, "c": 1}
+    )
+    found = ended(
+        tmp_path / "scores.csv", "--margin", ".9", "--model-price", "a 1=1, t=0=2",
+        "--task-weights", "a b=2,c=1",
+    )  # fmt: skip
+    assert made.cheapest == ("a 1",)
+    assert " ".join(found.output.split()) == in_words_of_the_command(made)
 
 
 def test_mistakes(table):

@@ -47,6 +47,13 @@ def test_the_page_and_the_tables_of_a_card(path, tmp_path):
     assert judges["judge"].tolist() == ["g-judge", "other"]
 
 
+def test_each_family_has_a_name(path):
+    refused = invoked("evals-judges", path, "--families", "g=G,g-judge")
+    assert "'g=G,g-judge' has no names; write NAME=NAME" in str(refused.exception)
+    spaced = invoked("evals-judges", path, "--families", "g = G, g-judge = G")
+    assert spaced.stdout == invoked("evals-judges", path, "--families", "g=G,g-judge=G").stdout
+
+
 def test_repetitions(path):
     arguments = ("evals-repetitions", path, "--passes-from", "3", "--format", "csv")
     refused = invoked(*arguments)

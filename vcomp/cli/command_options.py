@@ -125,7 +125,7 @@ def _option(parameter: _SourceParameter, text: str, change: str) -> click.Option
     elif "Mapping[str, Any]" in annotation:
         how |= {"multiple": True, "metavar": "NAME=LEVEL", "callback": _levels_by_name}
     elif "Mapping[str, str]" in annotation:
-        how |= {"multiple": True, "metavar": "NAME=NAME", "callback": _names_by_name}
+        how |= {"multiple": True, "metavar": "NAME=NAME", "callback": names_by_name}
     elif re.search(r"(Iterable|Sequence)\[float", annotation):
         how |= {"metavar": "N,N…", "callback": _numbers}
     elif re.search(r"(Iterable|Sequence)\[(str|object)", annotation):
@@ -164,11 +164,18 @@ def _levels_by_name(_: Any, __: Any, texts: Sequence[str]) -> dict[str, list[str
     return found or None
 
 
-def _names_by_name(_: Any, __: Any, texts: Sequence[str]) -> dict[str, str] | None:
+def names_by_name(_: Any, __: Any, texts: Sequence[str]) -> dict[str, str] | None:
+    """Return the names in ``NAME=NAME`` of an option, None if it is not given.
+
+    Raises
+    ------
+    PlanError
+        If one of both is not there.
+    """
     pairs = [text.partition("=") for text in names_given(_, __, texts) or ()]
     if not all(name and theirs for name, _, theirs in pairs):
         raise PlanError(f"{' '.join(texts)!r} has no names; write NAME=NAME such as prompt=task")
-    return {name: theirs for name, _, theirs in pairs} or None
+    return {name.strip(): theirs.strip() for name, _, theirs in pairs} or None
 
 
 def _numbers(_: Any, __: Any, text: str | None) -> list[float] | None:

@@ -11,7 +11,7 @@ import click
 import vcomp
 from vcomp import data
 from vcomp.cli import output
-from vcomp.cli.command_options import command, options_of
+from vcomp.cli.command_options import command, names_by_name, options_of
 from vcomp.cli.inputs import by_name, option
 from vcomp.cli.output import PRINTED, SHOWN, Shown
 
@@ -38,7 +38,22 @@ def _read(logs: Sequence[str], how: dict[str, Any], reading: dict[str, Any]) -> 
 def _of_tasks(text: str | None) -> Any:
     """Return weights of tasks, or the name of weights."""
     is_name = text is None or "=" not in text
-    return text if is_name else by_name(str(text), "weight", "TASK=WEIGHT such as law=2")
+    return text if is_name else by_name(str(text), "weight", "TASK=WEIGHT such as law=2", ",")
+
+
+def _prices(names: str, text: str, metavar: str, form: str) -> click.Option:
+    """Return an option of prices by name; names may have spaces.
+
+    Parameters
+    ----------
+    names, text, metavar : as for :func:`option`
+    form : how to write a price, for messages
+    """
+
+    def read(_: Any, __: Any, texts: Sequence[str]) -> dict[str, float] | None:
+        return by_name(",".join(texts), "price", form, ",") or None
+
+    return option(names, text, metavar=metavar, multiple=True, callback=read)
 
 
 @command(
@@ -53,23 +68,17 @@ def _of_tasks(text: str | None) -> Any:
             metavar="TASK=X,…|items",
             callback=lambda _, __, text: _of_tasks(text),
         ),
-        prices=option(
+        prices=_prices(
             "--price prices",
             "Price of a level of a column or combination, or of a call, score or judgement.",
-            metavar="NAME=X",
-            multiple=True,
-            callback=lambda _, __, texts: (
-                by_name(" ".join(texts), "price", "NAME=PRICE such as item=.05") if texts else None
-            ),
+            "NAME=X",
+            "NAME=PRICE such as item=.05",
         ),
-        model_prices=option(
+        model_prices=_prices(
             "--model-price model_prices",
             "Price of a model: the page says which is the cheapest within --margin of the best.",
-            metavar="MODEL=X",
-            multiple=True,
-            callback=lambda _, __, texts: (
-                by_name(" ".join(texts), "price", "MODEL=PRICE such as a=.1") if texts else None
-            ),
+            "MODEL=X",
+            "MODEL=PRICE such as a=.1",
         ),
     ),
     _READING,
@@ -194,10 +203,8 @@ def evals_judges(
 
 
 def _families(text: str | None) -> dict[str, str] | str | None:
-    if text is None or "=" not in text:
-        return text
-    pairs = [part.partition("=") for part in text.split(",")]
-    return {name.strip(): family.strip() for name, _, family in pairs}
+    is_name = text is None or "=" not in text
+    return text if is_name else names_by_name(None, None, [str(text)])
 
 
 @command(

@@ -163,7 +163,10 @@ def names_given(_: Any, __: Any, texts: Sequence[str]) -> list[str] | None:
 
 
 def by_name(
-    text: str, what: str = "component", form: str = "NAME=VARIANCE such as p=.0075"
+    text: str,
+    what: str = "component",
+    form: str = "NAME=VARIANCE such as p=.0075",
+    between: str = r"[\s,;]+",
 ) -> dict[str, float]:
     """Read numbers by name, ``p=33 i=48``, separated by spaces, commas or semicolons.
 
@@ -172,6 +175,7 @@ def by_name(
     text : as written in the command line
     what : each of them is, for messages
     form : how to write them, for messages
+    between : the pattern that separates them; ``","`` of names that may have spaces
 
     Raises
     ------
@@ -184,8 +188,8 @@ def by_name(
     {'p': 0.0075, 'i:p': 0.01}
     """
     numbers: dict[str, float] = {}
-    for part in (p for p in re.split(r"[\s,;]+", text) if p):
-        name, _, number = part.partition("=")
+    for part in (p.strip() for p in re.split(between, text) if p.strip()):
+        name, _, number = part.rpartition("=")
         if name in numbers:
             raise PlanError(f"{what} {name!r} is given twice")
         try:
