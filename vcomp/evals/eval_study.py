@@ -193,11 +193,10 @@ class EvalStudy(display.Printed):
     @property
     def cheapest(self) -> tuple[Any, ...]:
         """The cheapest of :attr:`noninferior`, several if they cost the same."""
-        if self.model_prices is None or not self.noninferior:
+        if self.model_prices is None:
             return ()
-        prices = [self.model_prices[str(model)] for model in self.noninferior]
-        pairs = zip(self.noninferior, prices, strict=True)
-        return tuple(model for model, price in pairs if price == min(prices))
+        prices = {model: self.model_prices[str(model)] for model in self.noninferior}
+        return tuple(model for model, price in prices.items() if price == min(prices.values()))
 
     @property
     def same_quality(self) -> str:
@@ -209,19 +208,17 @@ class EvalStudy(display.Printed):
             f"shown to be less than {display.number(self.margin)} worse than the best{compared}"
         )
         n, model = len(self.noninferior), self.roles.model
+        counted = display.counted(n, model)
         if n == 0:
             return f"No {model} is {shown}."
+        named = self.noninferior if self.model_prices is None else self.cheapest
+        who = display.listed(list(map(str, named)))
+        verb, each = ("is", "") if len(named) == 1 else ("are", " each")
         if self.model_prices is None:
-            few = display.listed(list(map(str, self.noninferior)))
-            who = few if n <= MOST_NAMED else display.counted(n, model)
-            return f"{who} {'is' if n == 1 else 'are'} {shown}."
-        who = display.listed(list(map(str, self.cheapest)))
-        price = display.number(self.model_prices[str(self.cheapest[0])])
-        if n == 1:
-            return f"{who}, at {price}, is the only {model} {shown}."
-        verb, each = ("is", "") if len(self.cheapest) == 1 else ("are", " each")
-        among = f"the cheapest of the {display.counted(n, model)} {shown}"
-        return f"{who}, at {price}{each}, {verb} {among}."
+            return f"{who if n <= MOST_NAMED else counted} {verb} {shown}."
+        price = display.number(self.model_prices[str(named[0])])
+        among = f"the only {model}" if n == 1 else f"the cheapest of the {counted}"
+        return f"{who}, at {price}{each}, {verb} {among} {shown}."
 
     def worse_than(self, baseline: object) -> tuple[Any, ...]:
         """Return the models that are significantly worse than a baseline.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -295,7 +294,7 @@ def _of_detected(plan: DStudy, gap: float) -> float:
 # What makes it surer -----------------------------------------------------------------------------
 
 
-def whole_plan(study: EvalStudy, other: Mapping[str, int] = MappingProxyType({})) -> DStudy:
+def whole_plan(study: EvalStudy, other: Mapping[str, int] | None = None) -> DStudy:
     """Return the D-study of data like these, with whole sizes.
 
     Parameters
@@ -305,7 +304,7 @@ def whole_plan(study: EvalStudy, other: Mapping[str, int] = MappingProxyType({})
     """
     plan = study.plan.plan
     own = zip(plan.facets, plan.sizes[0].tolist(), strict=True)
-    sizes = {f: max(1, round(n)) for f, n in own} | dict(other)
+    sizes = {f: max(1, round(n)) for f, n in own} | dict(other or {})
     return study.components.dstudy(object=study.roles.model, fixed=study.roles.fixed, sizes=sizes)
 
 
@@ -338,8 +337,6 @@ def sentences(study: EvalStudy) -> list[str]:
 def _of_twice(study: EvalStudy) -> str:
     """Return what twice the levels of the noisiest facet find."""
     plan, facet = whole_plan(study), noisiest(study)
-    if facet not in plan.plan.facets:
-        facet = plan.plan.facets[-1]
     n = float(plan.plan.sizes[0][plan.plan.facets.index(facet)])
     found = whole_plan(study, {facet: round(2.0 * n)}).detectable(POWER)["difference"].iloc[0]
     return (
@@ -353,7 +350,7 @@ def _bought(study: EvalStudy) -> str:
     try:
         best = study.allocation.best
     except PlanError as error:
-        return f"{str(error)[0].upper()}{str(error)[1:]}."
+        return display.sentence(str(error))
     words = f"{_sizes(study, best)}, for {display.number(best.cost, 6)}"
     if study.budget is None:
         power = display.number(POWER)
@@ -389,9 +386,7 @@ def needed(study: EvalStudy, gap: float) -> str:
     study : without prices
     gap : the difference
     """
-    plan, roles = whole_plan(study), study.roles
-    facet = noisiest(study)
-    facet = facet if facet in plan.plan.facets else plan.plan.facets[-1]
+    plan, roles, facet = whole_plan(study), study.roles, noisiest(study)
     wanted = plan.required(difference=gap, power=POWER, facet=facet)
     runs = next((f for f in _of_runs(roles, plan.plan.facets) if f != facet), "")
     if runs and math.isfinite(wanted.n):
@@ -421,7 +416,7 @@ def _of_runs(roles: Roles, facets: Collection[str]) -> list[str]:
 
 
 def noisiest(study: EvalStudy) -> str:
-    """Return the sampled facet that makes most of the noise.
+    """Return the sampled facet that makes most of the noise, of those that plans have.
 
     Parameters
     ----------
@@ -431,7 +426,8 @@ def noisiest(study: EvalStudy) -> str:
     for facets, share in zip(study.facets_of_sources, study.sources["share"], strict=True):
         for f in parts:
             parts[f] += share if f in facets else 0.0
-    return max(parts, key=lambda f: parts[f])
+    most, facets = max(parts, key=lambda f: parts[f]), study.plan.plan.facets
+    return most if most in facets else facets[-1]
 
 
 # What cannot be known ----------------------------------------------------------------------------

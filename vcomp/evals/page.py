@@ -73,15 +73,14 @@ def printed(study: EvalStudy) -> Any:
         title = f"Noise of a difference between two {display.levels_of(study.roles.model)}"
         stubs = [visible(_source(str(name), study.roles)) for name in sources.index]
         tables.append(display.column_table(parts, title=title, stubs=stubs, align="rrl"))
-    said = study.roles.sentences(study.task_shares)
-    if study.same_quality:
-        said.insert(0, study.same_quality)
-    if study.not_compared:
-        said.insert(0, f"Not compared: {of_lacking(study.roles, study.not_compared)}.")
-    notes = [study.verdict, *said, *study.left_out, *study.next_data, *map(str, study.unknown)]
+    said = [study.verdict]
     if len(study.table) > _MOST_LISTED:
-        notes.insert(1, f"{len(study.table) - _MOST_LISTED:,} more are in the attribute table.")
-    return display.summary(tables, [visible(note) for note in notes])
+        said.append(f"{len(study.table) - _MOST_LISTED:,} more are in the attribute table.")
+    if study.not_compared:
+        said.append(f"Not compared: {of_lacking(study.roles, study.not_compared)}.")
+    said += [study.same_quality, *study.roles.sentences(study.task_shares), *study.left_out]
+    said += [*study.next_data, *map(str, study.unknown)]
+    return display.summary(tables, [visible(sentence) for sentence in said if sentence])
 
 
 def _table_of_tasks(study: EvalStudy, models: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -130,11 +130,10 @@ def left_out(
             rows = rows[rows[name].isna() | rows[name].astype(str).isin(_as_texts(given))]
     if len(rows):
         counts = rows[system].value_counts() if system in rows else rows["problem"].value_counts()
-        parts = [f"{name} {display.count(n)}" for name, n in counts.head(_SHOWN).items() if n]
-        more = ", …" if (counts > 0).sum() > _SHOWN else ""
+        parts = [f"{name} {display.count(n)}" for name, n in counts.items() if n]
         are = "row has" if len(rows) == 1 else "rows have"
         said.append(
-            f"{display.count(len(rows))} {are} no score: {', '.join(parts)}{more}. If a model is "
+            f"{display.count(len(rows))} {are} no score: {_first(parts)}. If a model is "
             "more often without a score where it would be wrong, its score is too high."
         )
     unreadable = int(scores.report["unreadable"].sum())
@@ -178,11 +177,9 @@ def _chosen(table: pd.DataFrame, where: Mapping[str, Any] | None) -> pd.DataFram
         known = dict.fromkeys(map(str, levels))
         unknown = next((text for text in wanted if text not in known), None)
         if unknown is not None:
-            shown = ", ".join(map(repr, list(known)[:_SHOWN]))
-            more = ", …" if len(known) > _SHOWN else ""
             raise PlanError(
                 f"column {name!r} has no level {unknown!r}{did_you_mean(unknown, list(known))}; "
-                f"it has {shown}{more}",
+                f"it has {_first(list(map(repr, known)))}",
                 column=name,
                 level=unknown,
             )
@@ -190,6 +187,10 @@ def _chosen(table: pd.DataFrame, where: Mapping[str, Any] | None) -> pd.DataFram
     if where and table.empty:
         raise PlanError(f"no row has all of where={where!r}")
     return table
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
 
 
 def _as_texts(given: Any) -> list[str]:
@@ -318,12 +319,10 @@ def _of_equal(value: float, table: pd.DataFrame, roles: Roles, alpha: float) -> 
     items = max(roles.sampled, key=lambda f: roles.levels[f])
     n = int(table.groupby(roles.model, observed=True)[items].nunique().min())
     limit = (0.5 * alpha) ** (1.0 / n)
-    end = (
-        f"at least {display.number(limit)}" if value else f"at most {display.number(1.0 - limit)}"
-    )
+    end = f"least {display.number(limit)}" if value else f"most {display.number(1.0 - limit)}"
     return (
         f"; by {display.counted(n, items)}, if they are independent, the true mean of a "
-        f"{roles.model} is {end} ({display.level(alpha)})"
+        f"{roles.model} is at {end} ({display.level(alpha)})"
     )
 
 
