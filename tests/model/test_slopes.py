@@ -144,6 +144,15 @@ def test_slopes_alone_are_named_by_their_groups_too():
             )
 
 
+def test_brackets_of_a_column_are_no_slopes():
+    data = DATA.assign(**{"g[1]": DATA["g"]})
+    fit = vcomp.fit("y ~ x + (1|`g[1]`)", data)
+    with pytest.raises(vcomp.EstimationError, match="no random term 'g'"):
+        fit.random_effects_cov("g")
+    with pytest.raises(vcomp.DataError, match="'g' has no predicted effects"):
+        fit.plot("effects", term="g")
+
+
 def test_new_levels_have_no_effect(res):
     new = pd.DataFrame({"x": [2.0], "g": [999]})
     with pytest.raises(vcomp.DataError, match="999"):

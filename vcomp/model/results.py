@@ -13,7 +13,6 @@ storage). The methods use the record of the fit (:class:`~vcomp.model.record.Fit
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -215,7 +214,7 @@ class VarianceComponentsResults(
             effects_of = components.names[: -components.n_residuals]
             names = [n for n in effects_of if n not in components.covariance_names]
             bars = _bars(self._record)
-            name = bars[0][0] if term is None and len(bars) == 1 else _term(names, term)
+            name = _term(self._record, names, term)
             check_alpha(alpha)
             bar = next((own for own in bars if own[0] == name), [name])
             frames = self.random_effects
@@ -542,17 +541,19 @@ def _on_standard_errors(estimate: Estimate) -> list[str]:
     return notes
 
 
-def _term(names: Sequence[str], term: str | None) -> str:
-    terms = list(names)
-    if term is None and len(terms) == 1:
-        return terms[0]
+def _term(record: FitRecord, terms: list[str], term: str | None) -> str:
+    """Return the term whose effects are drawn; that of the only bar without one."""
+    only = [bar[0] for bar in _bars(record)] or terms
+    if term is None and len(only) == 1:
+        return only[0]
     if term is None:
         raise DataError(f"kind='effects' needs a term; pass term=, one of {terms}")
-    known = term_of(terms, term)
+    known = term_of(terms, record.structure.slopes, term)
     if known is None:
-        hint = did_you_mean(term, terms)
         raise DataError(
-            f"{term!r} has no predicted effects{hint}; term= must be one of {terms}", term=term
+            f"{term!r} has no predicted effects{did_you_mean(term, terms)}; term= must be one of "
+            f"{terms}",
+            term=term,
         )
     return known
 

@@ -6,7 +6,7 @@ predicted effects, :class:`StoredEffects`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,7 +141,7 @@ class RowAccess:
         """
         design, stats = self.data.design, self.data.statistics
         names = [t.name for t in design.terms]
-        own_name = term_of(names, term)
+        own_name = term_of(names, design.structure.slopes, term)
         if own_name is None:
             raise EstimationError(
                 f"the model has no random term {term!r}; terms are {', '.join(names)}", term=term
@@ -207,17 +207,16 @@ class RowAccess:
         return Solution(beta, cov_beta, zeros, lambda: (zeros, zeros))
 
 
-def term_of(names: Sequence[str], term: str) -> str | None:
+def term_of(names: Sequence[str], slopes: Mapping[str, Sequence[str]], term: str) -> str | None:
     """Return the name of a term, which may be given by the groups of its slopes: g of ``g[x]``.
 
     Parameters
     ----------
     names : of the terms
+    slopes : names of the terms with slopes by their groups
     term : as it is given
     """
-    if term in names:
-        return term
-    return next((name for name in names if name.startswith(f"{term}[")), None)
+    return term if term in names else next(iter(slopes.get(term, ())), None)
 
 
 def _places(levels: pd.Index, other: pd.Index) -> LongArray:

@@ -192,10 +192,7 @@ def read_scores(
             f"{' + '.join(term for term in random.fixed if term != 'Intercept') or '0'}"
         )
     if not isinstance(independent, Iterable):
-        raise DesignError(
-            f"independent must be a facet or a list of facets, not {independent!r}",
-            column=independent,
-        )
+        raise DesignError(f"independent must be a facet or a list of facets, not {independent!r}")
     own = (independent,) if isinstance(independent, str) else tuple(independent)
     for f in own:
         said = "independent: {} is not a facet; facets are"

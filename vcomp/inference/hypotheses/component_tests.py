@@ -423,14 +423,7 @@ def likelihoods_under(
     if not recipes:
         return np.zeros((n, 0))
     drawn = drawn_refits(
-        stats,
-        recipes,
-        v0,
-        n,
-        rng=rng,
-        workers=workers,
-        progress=False,
-        advice=with_number,
+        stats, recipes, v0, n, rng=rng, workers=workers, progress=False, advice=with_number
     )
     return np.array([[f.llf if f.converged else np.nan for f in fits] for fits in drawn])
 

@@ -1,6 +1,7 @@
 from .collection import GeneratingFit as GeneratingFit
 from .collection import Work as Work
 from .collection import collect as collect
+from .collection import with_number as with_number
 from .delete_one import Jackknife as Jackknife
 from .delete_one import jackknife as jackknife
 from .facet import facet_bootstrap as facet_bootstrap
@@ -10,7 +11,6 @@ from .parametric import drawn_refits as drawn_refits
 from .parametric import parametric_bootstrap as parametric_bootstrap
 from .refits import Recipe as Recipe
 from .refits import Refitted as Refitted
-from .refits import with_number as with_number
 from .replicates import BootstrapType as BootstrapType
 from .replicates import FromReplicates as FromReplicates
 from .replicates import Replicates as Replicates

@@ -7,6 +7,7 @@ Replicates can be computed in parallel, saved to a file and continued from it.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -14,26 +15,17 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.design import (
-    Chunk,
-    Design,
-)
+from vcomp.design import Chunk, Design
 from vcomp.estimators import below_zero, check_identified
-from vcomp.exceptions import (
-    DataError,
-    EstimationError,
-    VcompError,
-    warn,
-)
+from vcomp.exceptions import DataError, EstimationError, VcompError, warn
 from vcomp.inference.resampling.draws import simulate_responses
 from vcomp.inference.resampling.refits import (
-    ByLikelihood,
     Recipe,
     Refitted,
     StackedRefits,
@@ -42,8 +34,10 @@ from vcomp.inference.resampling.refits import (
 )
 from vcomp.inference.resampling.replicates import Replicates, check_same
 from vcomp.inference.resampling.row_samples import Sample
-from vcomp.numerics import BatchedWork, run, seed_from
+from vcomp.numerics import PATIENCE, BatchedWork, check_seconds, run, seed_from
 from vcomp.statistics import StackTables, Statistics
+
+Made = TypeVar("Made")
 
 _SAVED_OPTIONS = {"hold": "hold", "prior": "weights", "iterated": "iterated"}
 """Options of estimators that the replicates depend on, with their names in stored files."""
@@ -158,8 +152,7 @@ class GeneratingFit:
     @property
     def seconds(self) -> float:
         """Expected time of a refit that is made alone; 0 if not known."""
-        refit = refit_of(self.stats, self.recipe, self._start)
-        return refit.seconds if isinstance(refit, ByLikelihood) else 0.0
+        return refit_of(self.stats, self.recipe, self._start).seconds
 
     def components_of(self, rows: LongArray) -> BoolArray | None:
         """Return which components some of the rows have; None where they have all."""
@@ -414,3 +407,54 @@ def joined(known: Replicates, new: Replicates) -> Replicates:
         for name in ("numbers", "values", "beta", "llf", "converged")
     }
     return replace(new, adjusted=None, **arrays)
+
+
+Advice: TypeAlias = Callable[[int, int], str]
+"""Returns the end of a message, from the number of fits that are not too long, and the seconds
+that all take."""
+
+
+def with_limit(few: int, seconds: int) -> str:
+    """Return the advice where fits end at a time limit."""
+    return (
+        f"request at most n={few}, or pass time_limit={seconds}: those that are completed by then "
+        "are kept"
+    )
+
+
+def with_number(few: int, seconds: int) -> str:
+    """Return the advice where no fit may be missing."""
+    return f"request at most n={few}"
+
+
+def check_refits(seconds: float, n: int, advice: Advice, patience: float = PATIENCE) -> None:
+    """Refuse data sets that would be fitted one by one for longer than expected.
+
+    Parameters
+    ----------
+    seconds : of each, 0 if not known
+    n : number of data sets
+    advice : end of the message
+    patience : expected seconds up to which all are fitted
+
+    Raises
+    ------
+    EstimationError
+        If more are expected.
+    """
+    few = max(int(patience / seconds), 1) if seconds else n
+    if n > few:
+        what = f"{n:,} fits of these data, one by one, take"
+        check_seconds(n * seconds, what, advice(few, math.ceil(n * seconds)), patience)
+
+
+def for_each_thread(first: Made, make: Callable[[], Made]) -> Callable[[], Made]:
+    """Return a function that makes a value at each call, except for the first.
+
+    Parameters
+    ----------
+    first : value of the first call
+    make : makes the others
+    """
+    unused = iter([first])
+    return lambda: next(unused, None) or make()

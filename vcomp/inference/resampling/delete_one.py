@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.design import Design
 from vcomp.exceptions import DataError, EstimationError, check_alpha
@@ -29,12 +30,13 @@ from vcomp.inference.quantities import TRANSFORMS, Quantities, Scale, Smooth
 from vcomp.inference.resampling.collection import (
     GeneratingFit,
     Work,
+    check_refits,
     replicates_of,
     report_failures,
 )
 from vcomp.inference.resampling.deleted_surface import DeletedSurface
 from vcomp.inference.resampling.facet import check_levels
-from vcomp.inference.resampling.refits import Refitted, check_refits
+from vcomp.inference.resampling.refits import Refitted
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.row_samples import Levels, Sample, check_facets
 from vcomp.numerics import PATIENCE, check_count, check_time_limit, limited_blas, run
@@ -373,8 +375,8 @@ def jackknife(
 
 def _with_fewer_levels(few: int, seconds: int) -> str:
     return (
-        f"use a facet with at most {few:,} levels, or pass time_limit={seconds}; robust intervals "
-        "need no further fits"
+        f"use a facet with at most {display.counted(few, 'level')}, or pass time_limit={seconds}; "
+        "robust intervals need no further fits"
     )
 
 

@@ -31,9 +31,11 @@ from vcomp.inference.quantities import VarianceComponents
 from vcomp.inference.resampling.collection import (
     GeneratingFit,
     Work,
+    check_refits,
     collect,
+    for_each_thread,
+    with_limit,
 )
-from vcomp.inference.resampling.refits import check_refits, with_limit
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.row_samples import Levels, Sample, check_facets
 from vcomp.numerics import BatchedWork, check_count, check_rng, check_time_limit, solve, stream
@@ -309,8 +311,7 @@ def facet_bootstrap(
         first = work()
         if time_limit is None and not isinstance(first, BatchedWork):
             check_refits(fit.seconds / workers, n, with_limit)
-        unused = iter([first])  # each thread needs its own
-        return lambda: next(unused, None) or work()
+        return for_each_thread(first, work)
 
     made = collect(
         fit,

@@ -34,20 +34,24 @@ from vcomp.estimators.likelihood import (
     surface_maxima,
 )
 from vcomp.exceptions import VcompError
-from vcomp.inference.resampling.collection import GeneratingFit, Work, collect
+from vcomp.inference.resampling.collection import (
+    Advice,
+    GeneratingFit,
+    Work,
+    check_refits,
+    collect,
+    for_each_thread,
+    with_limit,
+)
 from vcomp.inference.resampling.draws import Draws, Responses, RowDraws, draws_of
 from vcomp.inference.resampling.refits import (
     TOLERANCE,
-    Advice,
-    ByLikelihood,
     InClosedForm,
     Recipe,
     Refitted,
     StackedRefits,
     StrataRefits,
-    check_refits,
     refit_of,
-    with_limit,
 )
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.surfaces import DrawnSurface
@@ -119,8 +123,8 @@ def parametric_bootstrap(
         first = refits()
         if not limited:
             check_refits(first.seconds / workers, n, with_limit, patience)
-        made = iter([first])  # each thread needs its own
-        return lambda: _replicates(fit, drawn, next(made, None) or refits(), v, seed)
+        refits_of_thread = for_each_thread(first, refits)
+        return lambda: _replicates(fit, drawn, refits_of_thread(), v, seed)
 
     return collect(
         fit,
@@ -188,10 +192,10 @@ def drawn_refits(
     first = works_of()
     if not limited:
         check_refits(sum(work.seconds for work in first) / workers, n, advice, patience)
-    unused = iter([first])  # each thread needs its own
+    works_of_thread = for_each_thread(first, works_of)
 
     def make() -> Callable[[int], list[Refitted]] | BatchedWork[list[Refitted]]:
-        works = next(unused, None) or works_of()
+        works = works_of_thread()
         most = max(work.most for work in works)
 
         def several(numbers: Sequence[int]) -> list[list[Refitted]]:
@@ -273,8 +277,7 @@ def _of_draws(
             found = several.with_responses(drawn)
         return [made or alone(one) for made, one in zip(found, drawn, strict=True)]
 
-    lone = refit.seconds if several is None and isinstance(refit, ByLikelihood) else 0.0
-    return _OfDraws(work, most, lone)
+    return _OfDraws(work, most, refit.seconds if several is None else 0.0)
 
 
 def _replicates(

@@ -7,10 +7,9 @@ doubtful maximum are refitted alone: the maxima are the same.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias, cast
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -37,7 +36,7 @@ from vcomp.estimators.likelihood import (
     maximise_stack,
 )
 from vcomp.exceptions import EstimationError, VcompError
-from vcomp.numerics import PATIENCE, BatchedWork, check_seconds, seed_from
+from vcomp.numerics import BatchedWork, seed_from
 from vcomp.statistics import Stack, StackLayout, StackTables, Statistics, StratumStatistics
 
 _CLEAR = 1e-10
@@ -94,6 +93,10 @@ class Refitted:
 class Refit(Protocol):
     """An estimator for statistics that differ in their response only."""
 
+    @property
+    def seconds(self) -> float:
+        """Expected time of a refit; 0 if not known."""
+
     def __call__(self, stats: Statistics) -> Refitted:
         """Return the estimate from statistics that differ in their response only."""
 
@@ -139,45 +142,6 @@ def seconds_of_refit(engine: LikelihoodEngine, evaluations: int = _EVALUATIONS) 
     return _REFIT_SECONDS + several * engine.seconds
 
 
-Advice: TypeAlias = Callable[[int, int], str]
-"""Returns the end of a message, from the number of fits that are not too long, and the seconds
-that all take."""
-
-
-def with_limit(few: int, seconds: int) -> str:
-    """Return the advice where fits end at a time limit."""
-    return (
-        f"request at most n={few}, or pass time_limit={seconds}: those that are completed by then "
-        "are kept"
-    )
-
-
-def with_number(few: int, seconds: int) -> str:
-    """Return the advice where no fit may be missing."""
-    return f"request at most n={few}"
-
-
-def check_refits(seconds: float, n: int, advice: Advice, patience: float = PATIENCE) -> None:
-    """Refuse data sets that would be fitted one by one for longer than expected.
-
-    Parameters
-    ----------
-    seconds : of each, 0 if not known
-    n : number of data sets
-    advice : end of the message
-    patience : expected seconds up to which all are fitted
-
-    Raises
-    ------
-    EstimationError
-        If more are expected.
-    """
-    few = max(int(patience / seconds), 1) if seconds else n
-    if n > few:
-        what = f"{n:,} fits of these data, one by one, take"
-        check_seconds(n * seconds, what, advice(few, math.ceil(n * seconds)), patience)
-
-
 class ByLikelihood:
     """REML or ML, started at the generating components.
 
@@ -216,7 +180,7 @@ class ByLikelihood:
         """Expected time of a refit; 0 if not known."""
         try:
             engine = self._engine_of(self._stats)
-        except (EstimationError, np.linalg.LinAlgError):  # of which every refit tells
+        except (EstimationError, np.linalg.LinAlgError):  # every refit has it
             return 0.0
         return seconds_of_refit(engine) if engine.seconds else 0.0
 
@@ -279,6 +243,8 @@ class OfMatrices:
     start : components to start from
     """
 
+    seconds = 0.0
+
     def __init__(self, stats: Statistics, options: LikelihoodMethod, start: FloatArray) -> None:
         self._likelihood = MatricesLikelihood(stats, reml=options.is_restricted)
         self._options, self._start = options, start
@@ -307,6 +273,8 @@ class InClosedForm:
     ----------
     recipe : the estimator, and the policy for negative estimates
     """
+
+    seconds = 0.0
 
     def __init__(self, recipe: Recipe) -> None:
         self._estimator, self._names = cast(ClosedForm, recipe.estimator), recipe.names

@@ -17,8 +17,13 @@ from vcomp.inference.pairwise import (
     range_of_normals,
     simultaneous,
 )
-from vcomp.inference.pairwise.correlated import probabilities_of_best, root_of_differences
-from vcomp.inference.pairwise.level_pairs import Tail, studentized_isf, studentized_sf
+from vcomp.inference.pairwise.tails import (
+    Tail,
+    probabilities_of_best,
+    root_of_differences,
+    studentized_isf,
+    studentized_sf,
+)
 
 TWO_SIDED = Tail(lambda w: np.log(2.0) + log_ndtr(-w), 1.0)
 """|Z| exceeds w: studentized, that is Student's distribution."""
