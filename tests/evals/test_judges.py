@@ -6,6 +6,7 @@ from itertools import combinations, permutations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa
 
 import vcomp
@@ -70,9 +71,76 @@ def test_published_coefficients_with_missing_ratings():
     for key, value in published.items():
         digits = 5 if round(value, 3) != value else 3
         assert round(coefficient(found, *key)["estimate"], digits) == pytest.approx(value)
-    fleiss = coefficient(found, "Fleiss κ", "nominal")
-    assert math.isnan(fleiss["estimate"])
-    assert fleiss["reason"] == "not every judge rated every answer"
+
+
+ABSTRACTORS = np.array([
+    pair for pair, n in {(0, 0): 13, (1, 1): 20, (1, 2): 7, (2, 1): 4, (2, 2): 56}.items()
+    for _ in range(n)
+], dtype=float)  # fmt: skip
+_COUNTS = [
+    "00060", "03003", "01401", "00006", "03030", "20400", "00402", "20310", "20040",
+    "00006", "10050", "11040", "03300", "10050", "02031",
+]  # fmt: skip
+"""Ratings by 6 judges of 15 patients, counted in 5 diagnoses."""
+PSYCHIATRISTS = np.array([np.repeat(np.arange(5.0), [int(n) for n in row]) for row in _COUNTS])
+OBSERVERS = np.array([
+    [1, 1, 2, nan, 2], [1, 1, 0, 1, nan], [2, 3, 3, 3, nan], [nan, 0, 0, nan, 0],
+    [0, 0, 0, nan, 0], [0, 0, 0, nan, 0], [1, 0, 2, nan, 1], [1, nan, 2, 0, nan],
+    [2, 2, 2, nan, 2], [2, 1, 1, 1, nan], [nan, 1, 0, 0, nan], [0, 0, 0, 0, nan],
+    [1, 2, 2, 2, nan], [3, 3, 2, 2, 3], [1, 1, 1, nan, 1],
+])  # fmt: skip
+
+OF_GWET = [
+    # The README of R's irrCAC (version of 2019), with cont3x3abstractors
+    (ABSTRACTORS, "agreement", "nominal", 0.89, 0.03128898),
+    (ABSTRACTORS, "Cohen κ", "nominal", 0.7964094, 0.05891072),
+    (ABSTRACTORS, "Fleiss κ", "nominal", 0.7962397, 0.05905473),  # of two judges Scott's π
+    (ABSTRACTORS, "Gwet AC1", "nominal", 0.8493305, 0.04321747),
+    (ABSTRACTORS, "Krippendorff α", "nominal", 0.7972585, 0.05905473),
+    # with distrib.6raters
+    (PSYCHIATRISTS, "Gwet AC1", "nominal", 0.4448007, 0.08418757),
+    (PSYCHIATRISTS, "Fleiss κ", "nominal", 0.4139265, 0.08119291),
+    (PSYCHIATRISTS, "Krippendorff α", "nominal", 0.4204384, 0.08243228),
+    # Python's irrCAC 0.4.4: table.CAC(…, weights=…), raw.CAC(raw_5observers(), weights=…)
+    (ABSTRACTORS, "Cohen κ", "ordinal", 0.842902028, 0.0478721216),
+    (ABSTRACTORS, "Cohen κ", "interval", 0.8921568627, 0.0353515076),
+    (ABSTRACTORS, "Krippendorff α", "interval", 0.8926487176, 0.0353950587),
+    (ABSTRACTORS, "Gwet AC2", "ordinal", 0.9251916963, 0.02221777),
+    (ABSTRACTORS, "Gwet AC2", "interval", 0.9402368793, 0.01792019),
+    (OBSERVERS, "Fleiss κ", "nominal", 0.4576216868, 0.1204500719),
+    (OBSERVERS, "Gwet AC1", "nominal", 0.4966220549, 0.121973368),
+    (OBSERVERS, "Krippendorff α", "nominal", 0.4805302403, 0.1135075291),
+    (OBSERVERS, "Gwet AC2", "ordinal", 0.7853417936, 0.0681875708),
+    (OBSERVERS, "Gwet AC2", "interval", 0.8304335727, 0.0582464052),
+    # The package krippendorff 0.9.0, which has no error
+    (OBSERVERS, "Krippendorff α", "ordinal", 0.7686851594862338, None),
+    (OBSERVERS, "Krippendorff α", "interval", 0.7718648087755707, None),
+    # The README of irrCAC, with the ratings of KRIPPENDORFF
+    (KRIPPENDORFF, "Fleiss κ", "nominal", 0.76117, None),
+]
+
+
+@pytest.mark.parametrize(("ratings", "name", "level", "estimate", "error"), OF_GWET)
+def test_coefficients_and_errors_of_irrcac(ratings, name, level, estimate, error):
+    card = vcomp.evals.judges(long(ratings))
+    row = coefficient(card.pairs if name.startswith("Cohen") else card.agreement, name, level)
+    digits = len(str(estimate).split(".")[1])
+    assert row["estimate"] == pytest.approx(estimate, abs=0.51 * 10.0**-digits)
+    if error is not None:
+        # Linearization and jackknife differ by a share of some 1/n.
+        assert row["std_error"] == pytest.approx(error, rel=2.0 / len(ratings))
+        half = stats.t.ppf(0.975, len(ratings) - 1) * error
+        assert row["low"] == pytest.approx(estimate - half, abs=2.0 * half / len(ratings))
+
+
+def test_items_with_one_rating_show_no_agreement():
+    """Their number leaves the error as it is: s/√11 of the 11 items with several ratings."""
+    row = coefficient(vcomp.evals.judges(long(KRIPPENDORFF)).agreement, "agreement", "nominal")
+    shares = [
+        np.mean([a == b for a, b in permutations(u[np.isfinite(u)], 2)]) for u in KRIPPENDORFF[:11]
+    ]
+    assert row["answers"] == 11
+    assert row["std_error"] == pytest.approx(np.std(shares, ddof=1) / math.sqrt(11), rel=0.005)
 
 
 def test_the_paradox_of_kappa():
@@ -724,6 +792,25 @@ def test_a_judge_without_errors_has_no_correlation(two_runs):
     assert "Errors against match have no correlation: those of x are all 0." in " ".join(
         str(card).split()
     )
+
+
+def test_a_judge_with_one_error_has_no_correlation():
+    """A judge who is 1 above each label: its answers are not too few."""
+    rng = np.random.default_rng(6)
+    labels = rng.integers(1, 5, 12).astype(float)
+    ratings = np.column_stack([labels + 1.0, rng.permutation(labels)])
+    data = long(ratings).assign(gold=lambda t: labels[t["item"]])
+    card = vcomp.evals.judges(data, human="gold")
+    assert math.isnan(card.committee["correlation"].item())
+    said = "Errors against gold have no correlation: those of 0 are all 1."
+    assert said in printed_words(card)
+
+
+@pytest.mark.parametrize("labelled", [1, 2])
+def test_few_labels_show_no_correlation(table, labelled):
+    own = (table["item"] < labelled) & (table["model"] == "q")
+    card = vcomp.evals.judges(table.assign(human=table["human"].where(own)), human="human")
+    assert "Too few labelled answers that all judges rated" in printed_words(card)
 
 
 def test_labels_of_0_and_1_have_limits_between_them(two_runs):

@@ -412,10 +412,11 @@ def error_over_tasks(
     sums = np.bincount(places, np.concatenate([values for _, values in parts])) / len(parts)
     size = len(parts) + found.size
     links = coo_array((np.ones(tasks.size), (tasks, len(parts) + places)), shape=(size, size))
-    _, group = connected_components(links, directed=False)
-    variances = np.bincount(group[len(parts) :], sums**2)
-    fewest = np.full(variances.size, np.inf)
-    np.minimum.at(fewest, group[: len(parts)], degrees)
+    groups, group = connected_components(links, directed=False)
+    variances = np.bincount(group[len(parts) :], sums**2, minlength=groups)
+    fewest = np.full(groups, np.inf)
+    with np.errstate(invalid="ignore"):  # nan of a task with one labelled item
+        np.minimum.at(fewest, group[: len(parts)], degrees)
     return math.sqrt(variances.sum()), whole_df(variances, fewest)
 
 

@@ -71,7 +71,7 @@ class JudgeCard(display.Printed):
 
     @cached_property
     def agreement(self) -> pd.DataFrame:
-        """Agreement of all judges, by coefficients that need no complete ratings, and Fleiss's.
+        """Agreement of all judges, by coefficients that need no complete ratings.
 
         Returns
         -------

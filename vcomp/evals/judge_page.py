@@ -165,7 +165,10 @@ def _committee(card: Any) -> tuple[Any, list[str]]:
 def _effective(card: Any) -> Iterator[str]:
     if card.has_labels and len(card.judges) > 1:
         row = card.committee.iloc[0]
-        if np.isfinite(row["correlation"]):
+        alike = _equal_errors(card)
+        if row["answers"] < 3 or not (alike or np.isfinite(row["correlation"])):
+            yield "Too few labelled answers that all judges rated show how their errors correlate."
+        elif np.isfinite(row["correlation"]):
             ends = display.short_interval(row["effective_low"], row["effective_high"])
             yield (
                 f"Errors against {card.names.human} correlate by "
@@ -174,21 +177,25 @@ def _effective(card: Any) -> Iterator[str]:
                 f"{_level(card)} {ends}."
             )
         else:
-            errors = card.against_human
-            right = (errors["estimate"] == 0.0) & errors["std_error"].isna()
-            alike = _stubs(errors.index[right & (errors["labelled"] > 1)])
             yield (
-                f"Errors against {card.names.human} have no correlation: those of "
-                f"{display.listed(alike)} are all 0."
-                if alike
-                else "Too few labelled answers that all judges rated show how their errors "
-                "correlate."
+                f"Errors against {card.names.human} have no correlation: {display.listed(alike)}."
             )
     elif len(card.judges) > 1:
         yield (
             "How many independent judges these are worth cannot be known without human labels of "
             "some answers: an error that all judges share looks like the quality of the answer."
         )
+
+
+def _equal_errors(card: Any) -> list[str]:
+    """Return the judges whose errors are the same in all labelled answers, with the error."""
+    means, labels = card._anchor
+    errors = [e[np.isfinite(e)] for e in (means - labels[:, None]).T]
+    return [
+        f"those of {visible(str(name))} are all {display.number(e[0])}"
+        for name, e in zip(card.judges, errors, strict=True)
+        if e.size and np.allclose(e, e[0], rtol=1e-6, atol=0.0)
+    ]
 
 
 def _human(card: Any) -> tuple[Any, list[str]]:

@@ -211,7 +211,8 @@ def of_all(ratings: Ratings, alpha: float) -> pd.DataFrame:
     -----
     With r ratings of an answer, r_k of them in category k, p_a is the mean over answers with two
     ratings of Σ_k r_k (Σ_l w_kl r_l − 1)/(r(r − 1)), and π_k the mean of r_k/r over all answers.
-    By chance agree Σ w_kl π_k π_l (Fleiss) or Σ_kl w_kl Σ_k π_k (1 − π_k)/(q(q − 1)) (Gwet).
+    By chance agree Σ w_kl π_k π_l (Fleiss, of missing ratings after Gwet) or
+    Σ_kl w_kl Σ_k π_k (1 − π_k)/(q(q − 1)) (Gwet).
     Krippendorff's α is 1 − D_o/D_e of the coincidences of ratings of the same answer.
 
     References
@@ -234,13 +235,7 @@ def of_all(ratings: Ratings, alpha: float) -> pd.DataFrame:
     if not why_not:
         statistics = _of_categories(ratings)
     ranked = "ratings are text, which has no order" if ratings.is_text else ""
-    complete = (ratings.codes >= 0).all()
-    reasons = [
-        why_not,
-        why_not or ("" if complete else "not every judge rated every answer"),
-        *[why_not] * 2,
-        *[why_not or ranked] * 3,
-    ]
+    reasons = [*[why_not] * 4, *[why_not or ranked] * 3]
     tables = _rows(_NAMES[:7], statistics, reasons, n, alpha)
     interval = JackknifedStatistics(np.full(1, np.nan), np.full((2, 1), np.nan))
     if not none and not ranked:
