@@ -392,19 +392,22 @@ def _meeting(kind):
         "random": (a, rng.integers(0, q, n)),
         "blocks": (a, a // 30 * 30 + rng.integers(0, 30, n)),
         "line": (a, np.clip(a + rng.integers(-4, 5, n), 0, q - 1)),
+        "sparse": (rng.integers(0, 6_000, 18_000), rng.integers(0, 6_000, 18_000)),
         "giants": (a, np.where(rng.random(n) < 0.5, rng.integers(0, 20, n), 20 + a // 3)),
     }[kind]
 
 
 @pytest.mark.parametrize(
-    ("kind", "fills"), [("random", True), ("blocks", False), ("line", False), ("giants", False)]
+    ("kind", "fills"),
+    [("random", True), ("sparse", True), ("blocks", False), ("line", False), ("giants", False)],
 )
 def test_no_order_is_searched_where_levels_meet_at_random(kind, fills):
-    """The fill of a level is estimated from some: it is none where neighbours have met."""
+    """What a level reaches grows by each step, unless the neighbours have met."""
     a, b = _meeting(kind)
     data = pd.DataFrame({"y": np.random.default_rng(2).normal(size=a.size), "a": a, "b": b})
     sums = statistics(data).cross_products
     assert choose._fills_up(sums, 1e-9, 1e-9) == fills
-    assert not choose._fills_up(sums, 1.0, 2.2e-9)  # half of the levels, dense, take 0.93 s
+    dense = 1e-9 * (0.5 * min(sums.sizes)) ** 3  # half of the levels, dense
+    assert not choose._fills_up(sums, 1.01 * dense, 1e-9)
     planned = choose._blocked_within(statistics(data), 0.02, EngineLimits(), reml=True, names=None)
     assert (planned is None) == fills
