@@ -67,6 +67,38 @@ def test_measures_are_means_over_all_subsets_of_runs(found, measure, k):
     np.testing.assert_array_equal(rows["estimate"], table["estimate"])
 
 
+@pytest.mark.parametrize("k", [1, 2, 10, 99, 100, 199, 200])
+def test_measures_of_many_runs_are_those_of_chen_and_others(k):
+    """Chen et al. (2021), equation 1: pass@k = mean of 1 − C(n − c, k)/C(n, k), in fractions."""
+    n, passed = 200, [0, 1, 3, 60, 100, 199, 200]
+    runs = {"a": [[1] * c + [0] * (n - c) for c in passed]}
+    found = vcomp.evals.repetitions(table_of(runs))
+
+    def share(c, successes):
+        """The share of sets of k runs that have so many successes."""
+        return Fraction(math.comb(c, successes) * math.comb(n - c, k - successes), math.comb(n, k))
+
+    weights = {
+        "pass_at": [Fraction(j > 0) for j in range(k + 1)],
+        "pass_all": [Fraction(j == k) for j in range(k + 1)],
+        "majority": [Fraction(2 * j > k) + Fraction(2 * j == k, 2) for j in range(k + 1)],
+        "flicker": [Fraction(0 < j < k) for j in range(k + 1)],
+    }
+    for name, of in weights.items():
+        if (name, k) == ("flicker", 1):
+            continue
+        exact = [sum(w * share(c, j) for j, w in enumerate(of)) for c in passed]
+        if name == "pass_at":
+            chen = [1 - Fraction(math.comb(n - c, k), math.comb(n, k)) for c in passed]
+            assert exact == chen
+        row = getattr(found, name)(k).loc["a"]
+        mean = sum(exact) / len(exact)
+        assert row["estimate"] == pytest.approx(float(mean), rel=1e-12, abs=1e-300)
+        spread = sum((e - mean) ** 2 for e in exact) / (len(exact) - 1)
+        wanted = math.sqrt(spread / len(exact)) or math.nan
+        assert row["std_error"] == pytest.approx(wanted, rel=1e-10, nan_ok=True)
+
+
 def test_variance_of_identical_runs(found):
     for model, items in RUNS.items():
         within = sum(np.var(s) * len(s) for s in items) / sum(len(s) - 1 for s in items)
