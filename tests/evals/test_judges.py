@@ -419,6 +419,101 @@ def test_another_judge_is_a_d_study(card, table):
     np.testing.assert_allclose(card.more_judges["std_error"] ** 2, variances, rtol=1e-9)
 
 
+def test_a_third_take_counts_in_the_variance_of_a_judge_with_itself():
+    """One-way analysis of variance of the takes of each answer, and pairs of takes that differ."""
+    rng = np.random.default_rng(12)
+    item, judge, take = (a.ravel() for a in np.indices((40, 2, 3)))
+    kept = (take == 0) | (rng.random(item.size) < 0.6)
+    spread = np.where(judge == 0, 0.5, 1.2)
+    score = np.rint(4.0 + rng.normal(size=40)[item] + spread * rng.normal(size=item.size))
+    data = pd.DataFrame({"item": item, "judge": judge, "take": take, "score": score})[kept]
+    found = vcomp.evals.judges(data, repeated="take").table
+    for name, own in data.groupby("judge"):
+        takes = [of.to_numpy() for _, of in own.groupby("item")["score"] if len(of) > 1]
+        within = sum(((of - of.mean()) ** 2).sum() for of in takes)
+        mean_square = within / sum(len(of) - 1 for of in takes)
+        assert found.loc[name, "self_variance"] == pytest.approx(mean_square, rel=1e-12)
+        differ = [np.mean([a != b for a, b in combinations(of, 2)]) for of in takes]
+        assert found.loc[name, "flicker"] == pytest.approx(np.mean(differ), rel=1e-12)
+        assert found.loc[name, "repeated"] == len(takes)
+
+
+def test_intervals_of_the_correlation_of_errors_cover_it():
+    """Errors of three judges with the correlation 0.4, 40 labelled answers, 400 times."""
+    rng = np.random.default_rng(1)
+    covered = np.zeros(2)
+    for _ in range(400):
+        labels = rng.integers(1, 6, 40).astype(float)
+        shared = math.sqrt(0.4) * rng.normal(size=(40, 1))
+        errors = 0.3 + shared + math.sqrt(0.6) * rng.normal(size=(40, 3))
+        found, _ = errors_of_judges(labels[:, None] + errors, labels, np.arange(40))
+        low, high = found.limits(0.05)
+        truth = np.array([0.3, 0.4])
+        covered += (low[[0, 3]] <= truth) & (truth <= high[[0, 3]])
+    # The standard error of a share of 95 % is 1.1 %.
+    assert (covered / 400 > 0.915).all()
+    assert (covered / 400 < 0.985).all()
+
+
+def test_intervals_of_self_preference_cover_it():
+    """Two judges rate their own family 0.6 and 0.2 higher; 20 items, 200 times."""
+    rng = np.random.default_rng(2)
+    m, i, j = (a.ravel() for a in np.indices((4, 20, 3)))
+    own, covered = (m == j) & (j < 2), []
+    columns = own.reshape(4, 20, 3)[..., None] * np.eye(3)[:, :2]
+    estimates = []
+    for _ in range(200):
+        answer = rng.normal(size=(4, 20))
+        score = answer[m, i] + 0.3 * j + np.where(j == 0, 0.6, 0.2) * own
+        # Judges of an item err together, whatever the model.
+        score = score + 0.5 * rng.normal(size=(20, 3))[i, j] + 0.7 * rng.normal(size=m.size)
+        items = np.tile(np.arange(20), 4)
+        found = shifts(score.reshape(80, 3), items, 20, columns.reshape(80, 3, 2))
+        low, high = found.limits(0.05)
+        covered.append((low[3:] <= [0.6, 0.2]) & (high[3:] >= [0.6, 0.2]))
+        estimates.append(found.values[3:])
+    error = np.std(estimates, axis=0, ddof=1) / math.sqrt(200)
+    assert (np.abs(np.mean(estimates, axis=0) - [0.6, 0.2]) < 3.0 * error).all()
+    assert (np.mean(covered, axis=0) > 0.9).all()
+    assert (np.mean(covered, axis=0) < 0.99).all()
+
+
+def test_another_judge_is_worth_what_mean_squares_say():
+    """Models × items × judges: 2(σ²_mi/I + σ²_mj/J + σ²_e/IJ) by expected mean squares."""
+    rng = np.random.default_rng(21)
+    M, items, judges = 6, 30, 4
+    y = (
+        rng.normal(size=(M, 1, 1))
+        + rng.normal(size=(1, items, 1))
+        + rng.normal(size=(1, 1, judges))
+    )
+    y = y + rng.normal(size=(M, items, 1)) + 0.8 * rng.normal(size=(M, 1, judges))
+    y = y + 0.7 * rng.normal(size=(1, items, judges)) + rng.normal(size=(M, items, judges))
+    m, i, j = (a.ravel() for a in np.indices(y.shape))
+    data = pd.DataFrame({"model": m, "item": i, "judge": j, "score": y.ravel()})
+
+    def of(*axes):
+        """Deviations of a main effect or interaction, by inclusion and exclusion."""
+        if not axes:
+            return y.mean()
+        others = tuple(a for a in range(3) if a not in axes)
+        means = y.mean(axis=others, keepdims=True) if others else y
+        return means - sum(of(*c) for r in range(len(axes)) for c in combinations(axes, r))
+
+    ms_mi = (of(0, 1) ** 2).sum() * judges / ((M - 1) * (items - 1))
+    ms_mj = (of(0, 2) ** 2).sum() * items / ((M - 1) * (judges - 1))
+    ms_e = (of(0, 1, 2) ** 2).sum() / ((M - 1) * (items - 1) * (judges - 1))
+    assert min(ms_mi, ms_mj) > ms_e  # no component is at a bound
+    table = vcomp.evals.judges(data).more_judges.set_index("judges")
+    of_item, of_judge = (ms_mi - ms_e) / judges, (ms_mj - ms_e) / items
+    for n in (1, 2, 3, 4, 5, 10):
+        variance = 2.0 * (of_item / items + of_judge / n + ms_e / (items * n))
+        assert table.loc[n, "std_error"] ** 2 == pytest.approx(variance, rel=1e-6)
+    assert table.loc[2, "ratio"] == pytest.approx(
+        table.loc[2, "std_error"] / table.loc[1, "std_error"], rel=1e-12
+    )
+
+
 # Human labels -----------------------------------------------------------------------------------
 
 ITEM = np.arange(40)
