@@ -62,6 +62,46 @@ def test_degrees_of_freedom_of_two_facets_are_satterthwaites():
     assert found["std_error"].item() == pytest.approx(se, rel=1e-12)
 
 
+@pytest.mark.parametrize("k", [2, 4, 9])
+def test_power_of_one_of_all_pairs(k):
+    """Tukey's bound over √2, and the noncentral t distribution."""
+    n, alpha, difference = 40, 0.01, 0.5
+    found = study(i=n).power(difference, n_objects=k, alpha=alpha, test="tukey").iloc[0]
+    df = (k - 1) * (n - 1)
+    c = stats.studentized_range.isf(alpha, k, df) / np.sqrt(2.0)
+    shift = difference / np.sqrt(2.0 * P_I["Residual"] / n)
+    expected = stats.nct.sf(c, df, shift) + stats.nct.cdf(-c, df, shift)
+    assert found["power"] == pytest.approx(expected, rel=1e-7)
+    one = study(i=n)
+    options = {"n_objects": k, "alpha": alpha, "test": "tukey"}
+    detected = one.detectable(0.8, **options)["difference"].item()
+    assert one.power(detected, **options)["power"].item() == pytest.approx(0.8, rel=1e-9)
+    needed = one.required(difference=difference, power=0.8, **options)
+    powers = study(i=[needed.n - 1, needed.n]).power(difference, **options)["power"]
+    assert powers[0] < 0.8 <= powers[1]
+    cheapest = one.optimize({"i": 1}, difference=difference, power=0.8, **options).best
+    assert cheapest.sizes["i"] == needed.n
+    bound = stats.studentized_range.isf(alpha, k, (k - 1) * (np.array([69, 70]) - 1))
+    widths = np.sqrt(2.0) * bound * np.sqrt(2.0 * P_I["Residual"] / np.array([69, 70]))
+    found = one.required(widths[1] * (1.0 + 1e-6), "width", **options).n
+    assert found == 70
+
+
+def test_a_component_of_zero_is_not_known_to_be_zero():
+    """The mean square of judges has its few degrees of freedom at any value."""
+    k, n_i, n_a = 4, 60, 3
+    at = {}
+    for value in (0.0, 1e-9):
+        parts = {**P_I_A, "pa": value}
+        at[value] = study(parts, i=n_i, a=n_a).power(0.5, n_objects=k)["df"].item()
+    residual = P_I_A["pia"]
+    squares = np.array([n_a * P_I_A["pi"] + residual, residual, -residual]) / (n_i * n_a)
+    df = (k - 1) * np.array([n_i - 1, n_a - 1, (n_i - 1) * (n_a - 1)])
+    expected = squares.sum() ** 2 / (squares**2 / df).sum()
+    assert at[0.0] == pytest.approx(expected, rel=1e-10)
+    assert at[1e-9] == pytest.approx(at[0.0], rel=1e-6)
+
+
 def test_power_is_how_often_the_test_rejects():
     n_i, n_a, draws, true = 15, 4, 20_000, 0.9
     rng = np.random.default_rng(1)
@@ -300,10 +340,11 @@ def test_fits_have_power_too():
         (lambda s: s.power([]), "difference must be a number above 0"),
         (lambda s: s.power("a"), "difference must be a number above 0"),
         (lambda s: s.power(0.1, n_objects=1), "n_objects is a whole number from 2, not 1"),
+        (lambda s: s.power(0.1, test="holm"), "test must be 't' or 'tukey', not 'holm'"),
         (lambda s: s.power(0.1, alpha=2), "alpha must be between 0 and 1"),
         (lambda s: s.detectable(0.01), "power must be between alpha, 0.05, and 1, not 0.01"),
         (lambda s: s.required(0.9, difference=0.1), "a goal of a coefficient, or a difference="),
-        (lambda s: s.required(0.9, power=0.8), "power=, n_objects=, alpha= are of a test of a"),
+        (lambda s: s.required(0.9, power=0.8), "power=, n_objects=, alpha=, test= are of a"),
         (lambda s: s.required(difference=[1, 2]), "difference must be a number above 0, on"),
         (lambda s: s.required(coefficient="rel_sem"), "the goal of rel_sem must be a number"),
         (lambda s: s.required(-1, "rel_sem"), "the goal of rel_sem must be a number above 0"),

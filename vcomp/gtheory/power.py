@@ -13,7 +13,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError, check_alpha, is_real, is_whole
+from vcomp.exceptions import PlanError, check_alpha, check_one_of, is_real, is_whole
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import composition, planned_limits, planned_quantity, weights
 from vcomp.gtheory.published_tables import anova_of_components
@@ -58,24 +58,47 @@ _TRIED = 64
 """Sizes that are tried at once."""
 
 
+TestName: TypeAlias = Literal["t", "tukey"]
+"""The t-test of one pair, or Tukey's test of all pairs."""
+
+
 @dataclass(frozen=True, slots=True)
 class DifferenceTest:
-    """A two-sided t-test of the difference between two objects of measurement.
+    """A two-sided test of the difference between two objects of measurement.
 
     Attributes
     ----------
     alpha : its level
     n_objects : objects in the planned data, whose error variance is estimated together
+    test : ``"t"``, of one pair; ``"tukey"``, of this pair among all pairs of the objects
     """
 
     alpha: float = 0.05
     n_objects: int = 2
+    test: TestName = "t"
 
     def __post_init__(self) -> None:
         """Refuse other values."""
         check_alpha(self.alpha)
         if not is_whole(self.n_objects) or self.n_objects < 2:
             raise PlanError(f"n_objects is a whole number from 2, not {self.n_objects!r}")
+        check_one_of("test", self.test, ("t", "tukey"))
+
+    def bounds(self, df: FloatArray) -> FloatArray:
+        """Return the multiples of standard errors from which a difference is significant, (m,).
+
+        Parameters
+        ----------
+        df : (m,) degrees of freedom
+        """
+        # Deferred for start-up time: few D-studies ask for power.
+        from scipy.special import ndtri, stdtrit
+
+        degrees, p = np.minimum(df, _AS_NORMAL), 1.0 - self.alpha / 2.0
+        if self.test == "t":
+            return np.where(df > _AS_NORMAL, ndtri(p), stdtrit(degrees, p))
+        distinct, places = np.unique(degrees, return_inverse=True)
+        return _rank_bounds(distinct, self)[places]
 
     def power(self, difference: FloatArray, se: FloatArray, df: FloatArray) -> FloatArray:
         """Return the probability of rejection, of the shape of the arguments.
@@ -88,29 +111,8 @@ class DifferenceTest:
         difference, se, df = np.broadcast_arrays(difference, se, df)
         surely = np.full(difference.shape, np.inf)
         shifts = np.divide(difference, se, out=surely, where=se != 0.0)
-        return np.array([self._of_shift(*of) for of in zip(shifts.tolist(), df, strict=True)])
-
-    def _of_shift(self, shift: float, df: float) -> float:
-        """Return the power at a difference in units of its standard error."""
-        # Deferred for start-up time: few D-studies ask for power.
-        from scipy.special import log_ndtr, ndtri, stdtrit
-
-        from vcomp.inference.pairwise import Tail, studentized_sf
-
-        if math.isnan(shift):
-            return math.nan
-        if math.isinf(shift):
-            return 1.0
-        # |t| > c where |z + shift| > c s: noncentral t, with all digits of power near 1.
-        beyond = Tail(
-            lambda w: np.logaddexp(log_ndtr(shift - w), log_ndtr(-shift - w)),
-            rate=0.0,
-            step=0.5 / max(shift, 1.0),
-        )
-        p = 1.0 - self.alpha / 2.0
-        bound = ndtri(p) if df > _AS_NORMAL else stdtrit(df, p)
-        degrees = math.inf if df > _AS_NORMAL else float(df)
-        return float(studentized_sf(np.array([bound]), degrees, beyond)[0])
+        of_each = zip(shifts.tolist(), df.tolist(), self.bounds(df).tolist(), strict=True)
+        return np.array([_of_shift(*of) for of in of_each])
 
     def detectable(self, power: float, se: float, df: float) -> float:
         """Return the true difference that the test finds with some probability."""
@@ -119,13 +121,42 @@ class DifferenceTest:
         if se == 0.0:
             return 0.0
 
+        bound = float(self.bounds(np.array([df]))[0])
+
         def excess(shift: float) -> float:
-            return float(self.power(np.array([shift]), np.ones(1), np.array([df]))[0]) - power
+            return _of_shift(shift, df, bound) - power
 
         high = 4.0
         while excess(high) < 0.0:
             high *= 2.0
         return se * float(brentq(excess, 0.0, high, xtol=1e-12, rtol=1e-14))
+
+
+def _of_shift(shift: float, df: float, bound: float) -> float:
+    """Return the power at a difference in units of its standard error.
+
+    Parameters
+    ----------
+    shift : the difference
+    df : degrees of freedom of the standard error
+    bound : multiple of the standard error from which a difference is significant
+    """
+    from scipy.special import log_ndtr
+
+    from vcomp.inference.pairwise import Tail, studentized_sf
+
+    if math.isnan(shift):
+        return math.nan
+    if math.isinf(shift):
+        return 1.0
+    # |t| > c where |z + shift| > c s: noncentral t, with all digits of power near 1.
+    beyond = Tail(
+        lambda w: np.logaddexp(log_ndtr(shift - w), log_ndtr(-shift - w)),
+        rate=0.0,
+        step=0.5 / max(shift, 1.0),
+    )
+    degrees = math.inf if df > _AS_NORMAL else df
+    return float(studentized_sf(np.array([bound]), degrees, beyond)[0])
 
 
 def difference_df(study: StudyRecord, plan: DStudyPlan, n_objects: int) -> FloatArray:
@@ -181,15 +212,17 @@ def _of_table(
     closed = dict.fromkeys(plan.design.closure(frozenset(s)) & kept for s in subsets)
     terms = sorted(closed, key=len)
     place = {term: k for k, term in enumerate(terms)}
-    variances, w = np.zeros(len(terms)), np.zeros(len(terms))
+    variances, error, w = (np.zeros(len(terms)) for _ in range(3))
     for effect, value, weight in zip(effects, values, relative, strict=True):
         if (term := effect & kept) in place:
             variances[place[term]] += value
-            w[place[term]] += value * weight
-    total = float(w.sum())
+            error[place[term]] += value * weight
+            w[place[term]] = max(w[place[term]], weight)
+    total = float(error.sum())
     if not total > 0.0 or not variances[-1] > 0.0:
         return math.inf
-    w = np.divide(w, variances, out=np.zeros_like(w), where=variances > 0.0)
+    # A component of zero has the weight of its estimate, which is not known to be zero.
+    w = np.divide(error, variances, out=w, where=variances > 0.0)
     w[place[plan.objects]] = 0.0
     table = anova_of_components([":".join(sorted(t)) for t in terms], terms, variances, sizes)
     sampling = float(w @ table.covariance @ w)
@@ -317,7 +350,7 @@ def allowed_error(name: str, largest: float, df: float, tau: float, test: Differ
 
     degrees = np.array([min(df, _AS_NORMAL)])
     if name == "width":
-        return float(0.5 * (largest / _widths(np.ones(1), degrees, test.alpha)[0]) ** 2)
+        return float(0.5 * (largest / _widths(np.ones(1), degrees, test)[0]) ** 2)
     alike = (largest - 1.0) / (test.n_objects - 1.0)
     share = float(-stdtrit(degrees, 0.5 * (1.0 - alike))[0] / _rank_bounds(degrees, test)[0])
     return _MOST_ERROR if share >= 1.0 else min(_MOST_ERROR, tau * share**2 / (1.0 - share**2))
@@ -336,16 +369,14 @@ def tested_value(
     test : of the objects
     """
     if name == "width":
-        return _widths(se, df, test.alpha)
+        return _widths(se, df, test)
     degrees = np.minimum(df, _AS_NORMAL)
     return _mean_set(se, degrees, _rank_bounds(degrees, test), np.array(tau), test.n_objects)
 
 
-def _widths(se: FloatArray, df: FloatArray, alpha: float) -> FloatArray:
+def _widths(se: FloatArray, df: FloatArray, test: DifferenceTest) -> FloatArray:
     """Return the widths of intervals of differences with confidence 1 − alpha, (m,)."""
-    from scipy.special import stdtrit
-
-    return np.asarray(2.0 * se * stdtrit(np.minimum(df, _AS_NORMAL), 1.0 - alpha / 2.0))
+    return np.asarray(2.0 * se * test.bounds(df))
 
 
 def check_no_goal(goal: object) -> None:
@@ -367,6 +398,7 @@ def required_error(
     name: str,
     n_objects: int | None = None,
     alpha: float | None = None,
+    test: TestName | None = None,
 ) -> Requirement:
     """Return the size of a facet with which an error is not above a goal.
 
@@ -376,11 +408,11 @@ def required_error(
     facet : may be None where only one has a size
     goal : that the error is not to exceed
     name : one of :data:`ERRORS` or :data:`OF_TESTS`
-    n_objects, alpha : of tests, as for :meth:`DStudy.required`
+    n_objects, alpha, test : of tests, as for :meth:`DStudy.required`
     """
     if goal is None or not is_real(goal) or not 0.0 < goal < np.inf:
         raise PlanError(f"the goal of {name} must be a number above 0, not {goal!r}")
-    largest, test = float(goal), test_of(study, name, goal, n_objects, alpha)
+    largest, tested = float(goal), test_of(study, name, goal, n_objects, alpha, test)
 
     def met(plan: DStudyPlan) -> Sequence[FloatArray]:
         return [np.where(np.isnan(of), np.nan, of <= largest) for of in errors_of(plan)]
@@ -389,21 +421,26 @@ def required_error(
         if name in ERRORS:
             return planned_errors(study, plan, name).all
         df, errors = (
-            difference_df(study, plan, test.n_objects),
+            difference_df(study, plan, tested.n_objects),
             planned_errors(study, plan, _OF_TEST),
         )
         if name == "width":
-            return [_widths(se, df, test.alpha) for se in errors.all]
-        return _ranks_left(study, plan, errors, df, test)
+            return [_widths(se, df, tested) for se in errors.all]
+        return _ranks_left(study, plan, errors, df, tested)
 
     value = display.number(largest)
     goal_words = OF_TESTS[name].format(value) if name in OF_TESTS else f"{ERRORS[name]} = {value}"
-    df = None if name in ERRORS else partial(difference_df, study, n_objects=test.n_objects)
+    df = None if name in ERRORS else partial(difference_df, study, n_objects=tested.n_objects)
     return _required(study, facet, met, Goal(name, largest, goal_words, df))
 
 
 def test_of(
-    study: StudyRecord, name: str, goal: float, n_objects: int | None, alpha: float | None
+    study: StudyRecord,
+    name: str,
+    goal: float,
+    n_objects: int | None,
+    alpha: float | None,
+    test: TestName | None,
 ) -> DifferenceTest:
     """Return the test whose intervals, or sets of ranks, are a goal.
 
@@ -412,14 +449,30 @@ def test_of(
     study : of the components
     name : of the goal
     goal : its value
-    n_objects, alpha : of the test; None for those of the study, or 2, and 0.05
+    n_objects, alpha, test : of the test; None for those of the study, or 2, 0.05 and ``"t"``
     """
     given = n_objects
     if name == "rank_set":
         if goal < 1.0:
             raise PlanError(f"a set of ranks has at least 1, so a mean of {goal!r} is too small")
         given = _objects_of(study) if n_objects is None else n_objects
-    return DifferenceTest(0.05 if alpha is None else alpha, 2 if given is None else given)
+    return given_test(given, alpha, test)
+
+
+def given_test(
+    n_objects: int | None, alpha: float | None, test: TestName | None
+) -> DifferenceTest:
+    """Return a test of a difference.
+
+    Parameters
+    ----------
+    n_objects, alpha, test : 2, 0.05 and ``"t"`` if None
+    """
+    return DifferenceTest(
+        0.05 if alpha is None else alpha,
+        2 if n_objects is None else n_objects,
+        "t" if test is None else test,
+    )
 
 
 def _objects_of(study: StudyRecord) -> int:
@@ -440,6 +493,7 @@ def required_power(
     power: float | None,
     n_objects: int | None,
     alpha: float | None,
+    test: TestName | None,
 ) -> Requirement:
     """Return the size of a facet with which a test finds a difference.
 
@@ -448,19 +502,19 @@ def required_power(
     study : of the components and intervals
     facet : may be None where only one has a size
     difference : the true one
-    power, n_objects, alpha : 0.8, 2 and 0.05 if None
+    power, n_objects, alpha, test : 0.8, 2, 0.05 and ``"t"`` if None
     """
-    test = DifferenceTest(0.05 if alpha is None else alpha, 2 if n_objects is None else n_objects)
+    tested = given_test(n_objects, alpha, test)
     wanted = 0.8 if power is None else power
-    check_power(wanted, test)
+    check_power(wanted, tested)
     true = _differences(difference, one=True)
 
     def met(plan: DStudyPlan) -> Sequence[FloatArray]:
-        df = difference_df(study, plan, test.n_objects)
-        powers = [test.power(true, se, df) for se in planned_errors(study, plan, _OF_TEST).all]
+        df = difference_df(study, plan, tested.n_objects)
+        powers = [tested.power(true, se, df) for se in planned_errors(study, plan, _OF_TEST).all]
         return [np.where(np.isnan(of), np.nan, of >= wanted) for of in powers]
 
-    df = partial(difference_df, study, n_objects=test.n_objects)
+    df = partial(difference_df, study, n_objects=tested.n_objects)
     words = f"power {display.number(wanted)} at a difference of {display.number(true[0])}"
     return _required(study, facet, met, Goal("power", float(wanted), words, df))
 

@@ -19,6 +19,7 @@ from vcomp.gtheory.power import (
     OF_TESTS,
     DifferenceTest,
     ErrorName,
+    TestName,
     check_no_goal,
     check_no_test,
     detectable_table,
@@ -271,6 +272,7 @@ class DStudy(InJson, display.Printed, StudyRecord):
         power: float | None = None,
         n_objects: int | None = None,
         alpha: float | None = None,
+        test: TestName | None = None,
     ) -> Requirement:
         """Return how many levels of `facet` reach `goal`, with an interval.
 
@@ -291,8 +293,8 @@ class DStudy(InJson, display.Printed, StudyRecord):
         facet : may be left out where only one has a size
         difference : instead of a goal, a true difference between two objects, above 0
         power : with which it is to be found, 0.8 if not given; see :meth:`power`
-        n_objects, alpha : of that test, as for :meth:`power`; for sets of ranks the objects of
-            the G-study if None
+        n_objects, alpha, test : of that test, as for :meth:`power`; for sets of ranks the objects
+            of the G-study if None
 
         Raises
         ------
@@ -316,20 +318,27 @@ class DStudy(InJson, display.Printed, StudyRecord):
         """
         if difference is not None:
             check_no_goal(goal)
-            return required_power(self, facet, difference, power, n_objects, alpha)
+            return required_power(self, facet, difference, power, n_objects, alpha, test)
         if coefficient in list(OF_TESTS):
             check_no_test(power=power)
-            return required_error(self, facet, goal, coefficient, n_objects, alpha)
-        check_no_test(power=power, n_objects=n_objects, alpha=alpha)
+            return required_error(self, facet, goal, coefficient, n_objects, alpha, test)
+        check_no_test(power=power, n_objects=n_objects, alpha=alpha, test=test)
         if coefficient in list(ERRORS):
             return required_error(self, facet, goal, coefficient)
         return every_requirement(self, 0.95 if goal is None else goal, coefficient, facet)
 
-    def power(self, difference: Any, *, n_objects: int = 2, alpha: float = 0.05) -> pd.DataFrame:
+    def power(
+        self,
+        difference: Any,
+        *,
+        n_objects: int = 2,
+        alpha: float = 0.05,
+        test: TestName = "t",
+    ) -> pd.DataFrame:
         """Return the power of a test of the difference between two objects, in every plan.
 
-        The test is a two-sided t-test whose error variance has all sampled facets; in a plan of
-        one facet it is the paired t-test.
+        The test is two-sided, and its error variance has all sampled facets; ``"t"`` in a plan of
+        one facet is the paired t-test.
 
         Parameters
         ----------
@@ -337,6 +346,8 @@ class DStudy(InJson, display.Printed, StudyRecord):
         n_objects : objects in the planned data, whose error variance is estimated together: 2 for
             a pair that is tested alone
         alpha : level of the test
+        test : ``"t"``, of a pair that is chosen before; ``"tukey"``, of all pairs of `n_objects`:
+            the power is that of one of these pairs
 
         Returns
         -------
@@ -353,7 +364,8 @@ class DStudy(InJson, display.Printed, StudyRecord):
 
         References
         ----------
-        Cohen (1988), Statistical power analysis for the behavioral sciences, section 2.3.
+        Cohen (1988), Statistical power analysis for the behavioral sciences, section 2.3;
+        Miller (1981), Simultaneous statistical inference, section 2.1, for Tukey's test.
 
         Examples
         --------
@@ -364,17 +376,22 @@ class DStudy(InJson, display.Printed, StudyRecord):
         0   50      0.200  49.0  0.688
         1  100      0.141  99.0  0.938
         """
-        return power_table(self, difference, DifferenceTest(alpha, n_objects))
+        return power_table(self, difference, DifferenceTest(alpha, n_objects, test))
 
     def detectable(
-        self, power: float = 0.8, *, n_objects: int = 2, alpha: float = 0.05
+        self,
+        power: float = 0.8,
+        *,
+        n_objects: int = 2,
+        alpha: float = 0.05,
+        test: TestName = "t",
     ) -> pd.DataFrame:
         """Return the difference between two objects that a test finds, in every plan.
 
         Parameters
         ----------
         power : probability with which it is found
-        n_objects, alpha : of the test, as for :meth:`power`
+        n_objects, alpha, test : of the test, as for :meth:`power`
 
         Returns
         -------
@@ -394,7 +411,7 @@ class DStudy(InJson, display.Printed, StudyRecord):
         >>> study.detectable()["difference"].round(3).tolist()
         [0.572, 0.4]
         """
-        return detectable_table(self, power, DifferenceTest(alpha, n_objects))
+        return detectable_table(self, power, DifferenceTest(alpha, n_objects, test))
 
     def optimize(
         self,
@@ -410,6 +427,7 @@ class DStudy(InJson, display.Printed, StudyRecord):
         difference: float | None = None,
         power: float | None = None,
         alpha: float | None = None,
+        test: TestName | None = None,
     ) -> Allocation[DStudy]:
         """Return the best design for a budget, or the cheapest design that reaches a goal.
 
@@ -436,7 +454,7 @@ class DStudy(InJson, display.Printed, StudyRecord):
         top : number of designs near the best that are listed
         difference : instead of a budget or goal, a true difference between two objects, above 0
         power : with which it is to be found, 0.8 if not given; see :meth:`power`
-        alpha : level of that test, 0.05 if not given
+        alpha, test : of that test, 0.05 and ``"t"`` if not given
 
         Raises
         ------
@@ -459,7 +477,9 @@ class DStudy(InJson, display.Printed, StudyRecord):
         from vcomp.gtheory.allocation import optimize
 
         options = (budget, goal, coefficient, designs, bounds, n_objects, top)
-        return optimize(self, cost, *options, difference=difference, power=power, alpha=alpha)
+        return optimize(
+            self, cost, *options, difference=difference, power=power, alpha=alpha, test=test
+        )
 
     def summary(self) -> Any:
         """Return a printable summary: text with ``print``, HTML in a notebook.

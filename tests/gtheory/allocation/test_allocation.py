@@ -477,7 +477,7 @@ def test_designs_are_compared_by_the_cost_of_power():
         ({"difference": 0.1, "goal": 0.9}, "a goal of a coefficient, or a difference="),
         ({"difference": -1}, "difference must be a number above 0"),
         ({"difference": 0.1, "power": 1}, "power must be between alpha"),
-        ({"power": 0.9, "budget": 9}, "power=, alpha= are of a test of a difference="),
+        ({"power": 0.9, "budget": 9}, "power=, alpha=, test= are of a test of a difference="),
         ({"difference": 1e-4, "bounds": {"a": 1}}, "power 0.8 at a difference of 0.0001 is out"),
         ({"difference": 1e-3, "bounds": {"i": (1, None)}}, r"bound them, such as bounds=\{'.'"),
     ],

@@ -35,11 +35,13 @@ from vcomp.gtheory.power import (
     OF_TESTS,
     DifferenceTest,
     ErrorName,
+    TestName,
     allowed_error,
     check_no_goal,
     check_no_test,
     check_power,
     difference_df,
+    given_test,
     smallest_size,
     test_of,
     tested_value,
@@ -353,6 +355,7 @@ def optimize(
     difference: float | None = None,
     power: float | None = None,
     alpha: float | None = None,
+    test: TestName | None = None,
 ) -> Allocation[S]:
     """Return the best design for a budget, or the cheapest design that reaches a goal.
 
@@ -383,7 +386,7 @@ def optimize(
     difference : instead of a budget or goal, a true difference between two objects that a test is
         to find; see :meth:`~vcomp.gtheory.DStudy.power`. `n_objects`, 2 if None, is also that of
         the test
-    power, alpha : of that test, 0.8 and 0.05 if None
+    power, alpha, test : of that test, 0.8, 0.05 and ``"t"`` if None
 
     Raises
     ------
@@ -410,7 +413,9 @@ def optimize(
     0  p x (a:i)  90  1  990.0  0.9792
     1  p x i x a  83  2  996.0  0.9776
     """
-    tested = _read_power(study, difference, power, alpha, budget, goal, coefficient, n_objects)
+    tested = _read_power(
+        study, difference, power, budget, goal, coefficient, (n_objects, alpha, test)
+    )
     aim = _read_aim(budget, goal, coefficient) if tested is None else tested.aim(math.inf)
     priced = read_cost(cost)
     if not is_whole(top) or not 1 <= top <= MOST_LISTED:
@@ -466,13 +471,14 @@ def _read_power(
     study: StudyRecord,
     difference: Any,
     power: Any,
-    alpha: Any,
     budget: Any,
     goal: Any,
     coefficient: str,
-    n_objects: Any,
+    of_test: tuple[Any, Any, Any],
 ) -> DifferenceGoal | None:
     """Return the goal of a test: power at a difference, a width or sets of ranks; or None."""
+    n_objects, alpha, name = of_test
+    n_tested = n_objects if is_whole(n_objects) else None
     if difference is None and coefficient in OF_TESTS:
         check_no_test(power=power)
         if goal is None or budget is not None:
@@ -481,13 +487,12 @@ def _read_power(
                 "spent on coefficient='rel_err_var'"
             )
         largest = _positive("the goal", goal)
-        tested = n_objects if is_whole(n_objects) else None
-        test = test_of(study, coefficient, largest, tested, alpha)
+        test = test_of(study, coefficient, largest, n_tested, alpha, name)
         if coefficient == "rank_set" and largest >= test.n_objects:
             raise PlanError(f"sets of the ranks of {test.n_objects} have a mean size below that")
         return ErrorGoal(study, test, coefficient, largest)
     if difference is None:
-        check_no_test(power=power, alpha=alpha)
+        check_no_test(power=power, alpha=alpha, test=name)
         return None
     if budget is not None or coefficient != "Erho2":
         other = "budget=" if budget is not None else "coefficient="
@@ -495,8 +500,7 @@ def _read_power(
             f"a difference= is found with some power= at the least cost: leave {other} out"
         )
     check_no_goal(goal)
-    tested = n_objects if is_whole(n_objects) else 2
-    test = DifferenceTest(0.05 if alpha is None else alpha, tested)
+    test = given_test(n_tested, alpha, name)
     wanted = check_power(0.8 if power is None else power, test)
     return PowerGoal(study, test, true_difference(difference), wanted)
 
