@@ -5,10 +5,10 @@ In the pipe it follows the formula, and statistics follow it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -315,6 +315,14 @@ class Design:
         return encodable(self.structure.report())
 
 
+ScoresOfCells: TypeAlias = "Callable[[Any], tuple[LongArray, FloatArray, FloatArray]]"
+"""Returns weighted scores of some cells, given by a slice or their numbers.
+
+They are positions among these cells, distances of the scores from the means of their cells, and
+how many scores each stands for.
+"""
+
+
 @dataclass(frozen=True)
 class Chunk:
     """Coded rows of the data, or cells that each represent several scores.
@@ -341,6 +349,7 @@ class Chunk:
     log_sums: FloatArray | None = None  # (n,) of weighted cells the sums of the logarithms
     products: FloatArray | None = None  # (b, b, n) in each cell of y, X and a column for each term
     beta_origin: FloatArray | float = 0.0  # (p,) of Design
+    scores: ScoresOfCells | None = None  # within the cells; None where they are equal or not known
 
     @property
     def n(self) -> int:
@@ -537,6 +546,7 @@ class Chunk:
         if self.effects is not None:
             effects = tuple(None if z is None else z[at] for z in self.effects)
         columns = np.broadcast_to(1.0, (at.size, 1)) if self.is_mean else self.columns[at]
+        scores = self.scores
         part = replace(
             self,
             response=self.response[at],
@@ -549,10 +559,19 @@ class Chunk:
             products=None if self.products is None else self.products[:, :, at],
             within=None,
             alike=None,
+            scores=None if scores is None else lambda rows: scores(at[rows]),
         )
         if self.residual_codes is None:
             return part
         return part.with_residual_codes(self.residual_codes[at])
+
+    @property
+    def single_scores(self) -> Chunk:
+        """The weighted scores of the cells, which are known, as rows."""
+        assert self.scores is not None
+        at, away, weights = self.scores(slice(None))
+        rows = replace(self, scores=None).of_rows(at)
+        return replace(rows, response=rows.response + away, counts=weights)
 
     def of_columns(self, kept: LongArray, beta_origin: FloatArray | float = 0.0) -> Chunk:
         """Return the rows with some of the columns of X, given by ascending positions.

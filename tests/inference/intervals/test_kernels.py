@@ -82,7 +82,7 @@ def test_a_block_may_begin_as_the_one_before_it_ended(change):
 
 
 def check(rng, k, m, sizes, codes):
-    """Compare the sums by arrays and by the kernel for random terms and sets."""
+    """Compare the sums by arrays and by the kernel for random terms, sets and weights."""
     n, groups = codes.shape[1], int(sizes.prod())
     by_level = np.array([sizes[1] * sizes[2], sizes[2], 1])
     steps = by_level * rng.integers(0, 2, (k, 3))
@@ -92,10 +92,11 @@ def check(rng, k, m, sizes, codes):
         np.triu(rng.integers(0, 2, (k, k)), 1).astype(float), rng.normal(size=2), set_steps,
         groups * np.arange(m),
     )  # fmt: skip
-    found = []
-    for add in (_add_few, add_level_sums):
-        sums, products = np.ones((groups * m, k + 2)), np.ones((k + 3, k + 2))
-        add(*known, sums, products)
-        found.append((sums, np.tril(products[:-1]), products[-1]))
-    for by_arrays, by_kernel in zip(*found, strict=True):
-        np.testing.assert_allclose(by_arrays, by_kernel, rtol=1e-11, atol=1e-11)
+    for weights in (np.zeros(0), 3.0 * rng.random(n)):
+        found = []
+        for add in (_add_few, add_level_sums):
+            sums, products = np.ones((groups * m, k + 2)), np.ones((k + 3, k + 2))
+            add(*known, sums, products, weights)
+            found.append((sums, np.tril(products[:-1]), products[-1]))
+        for by_arrays, by_kernel in zip(*found, strict=True):
+            np.testing.assert_allclose(by_arrays, by_kernel, rtol=1e-11, atol=1e-11)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.examples import examples
 from vcomp.design import Chunk
-from vcomp.statistics.batches.cell_sums import rows_of_moments, table_bytes
+from vcomp.statistics.batches.cell_sums import cells_with_scores, table_bytes
 from vcomp.statistics.batches.cell_table import CellTable, EveryCell, sum_cells, united
 from vcomp.statistics.batches.summed import _response_sums
 from vcomp.statistics.batches.survey import add_up
@@ -83,7 +83,8 @@ def test_weighted_scores_have_the_moments_of_each_cell(n, size, columns, parts, 
             every.add(places[part], values[:, part])
             made.append(every.made())
     at, table = sum(made[1:], made[0]).filled()
-    cells, scores, weights = table.as_scores()
+    cells, away, weights = table.as_scores()
+    scores = table.means[0][cells] + away
     assert (weights > 0).all()
     assert np.bincount(cells).max() <= 3
     for power in range(5):
@@ -108,7 +109,8 @@ def test_a_rare_value_keeps_its_digits_among_weighted_scores(sign):
         np.zeros(1, np.int64), np.array([n]), np.array([[sign * float(p)]]), np.eye(1),
         np.array(powers),
     )  # fmt: skip
-    _, scores, weights = table.as_scores()
+    cells, away, weights = table.as_scores()
+    scores = table.means[0][cells] + away
     rare = np.argmax(sign * scores)
     assert scores[rare] == pytest.approx(sign, rel=1e-14)
     assert weights[rare] == pytest.approx(1.0, rel=1e-9)
@@ -229,10 +231,14 @@ def test_weighted_scores_need_covariates_that_are_constant_in_cells(varies, shar
         terms=(),
         counts=table.counts.astype(float),
     )
-    found = rows_of_moments(table, lambda: chunk)
+    coding = SimpleNamespace(
+        survey=SimpleNamespace(values=None), centre=SimpleNamespace(origin=0.0, beta_origin=0.0)
+    )
+    found = cells_with_scores(coding, table, lambda: chunk)
     if share > 1e-8:
         assert found is None
         return
+    found = found.single_scores
     (cells,) = found.compact_codes
     np.testing.assert_array_equal(found.X, chunk.X[cells])
     np.testing.assert_allclose(np.bincount(cells, found.counts), 4.0, rtol=1e-13)
@@ -240,5 +246,5 @@ def test_weighted_scores_need_covariates_that_are_constant_in_cells(varies, shar
     expected = [np.bincount(places, y**p) for p in (1, 2, 3, 4)]
     np.testing.assert_allclose(moments, expected, rtol=1e-11, atol=1e-11)
     mean = replace(chunk, columns=np.broadcast_to(1.0, (5, 1)))
-    ones = rows_of_moments(table, lambda: mean).X
+    ones = cells_with_scores(coding, table, lambda: mean).single_scores.X
     np.testing.assert_array_equal(ones, np.ones((cells.size, 1)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
@@ -74,12 +75,40 @@ def _check_same(formula: str, data: pd.DataFrame) -> None:
     assert cells.llf == pytest.approx(rows.llf, rel=1e-10)
 
 
-def test_robust_intervals_read_the_rows_again() -> None:
-    data = _scores(4, 40, 3, 0.2)
-    data["model"] = pd.Categorical("m" + data["model"].astype(str))
-    rows, cells = vcomp.fit(_CROSSED, data), vcomp.fit(_CROSSED, data, stream=True)
-    expected = rows.conf_int(interval="robust")
-    np.testing.assert_allclose(cells.conf_int(interval="robust"), expected, rtol=1e-8, atol=1e-12)
+class _Frames:
+    """Frames that count how often they are read."""
+
+    def __init__(self, data: pd.DataFrame) -> None:
+        self._frames, self.passes = [part for _, part in data.groupby("item")], 0
+
+    def __iter__(self) -> Iterator[pd.DataFrame]:
+        self.passes += 1
+        return iter(self._frames)
+
+
+@pytest.mark.parametrize(
+    ("values", "again"), [((0, 1), 0), ((1e7 - 0.5, 1e7 + 2), 0), ((0, 0.25, 1), 1)]
+)
+@pytest.mark.parametrize("formula", [_CROSSED, "score ~ (1|model) + (1|item) + (1|model:item)"])
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_robust_intervals_of_two_values_need_the_cells_alone(
+    values: tuple[float, ...], again: int, formula: str, missing: float
+) -> None:
+    """Of other scores the rows are read again."""
+    data = _scores(4, 40, 3, missing)
+    data["model"] = "m" + data["model"].astype(str)
+    data["score"] = np.array(values)[data["score"].astype(int) * (len(values) - 1)]
+    data.loc[:20, "score"] = values[1]
+    frames = _Frames(data)
+    rows, cells = vcomp.fit(formula, data), vcomp.fit(formula, frames, stream=True)
+    expected, passes = rows.conf_int(interval="robust"), frames.passes
+    found = cells.conf_int(interval="robust")
+    assert (frames.passes > passes) == again
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-12)
+    shared = [res._record.tables.levels.shared for res in (cells, rows)]
+    np.testing.assert_allclose(shared[0], shared[1], atol=1e-7 * np.abs(shared[1]).max())
+    if values == (0, 1):
+        np.testing.assert_allclose(shared[0], shared[1], atol=1e-11 * np.abs(shared[1]).max())
 
 
 def test_sums_of_groups_need_no_columns_of_a_wide_factor() -> None:

@@ -129,9 +129,10 @@ def test_scores_of_cells_stand_for_rows_where_no_column_varies_in_cells(away, is
     data = data.assign(x=data["xi"] / data["xi"].std() + noise)
     sums = accumulated(formula.replace("~", "~ x +"), data, stream=True, batch_rows=17)._sums
     found = finish(sums, Reading(EvalEnvironment([{}])))
-    moments = found.moments_as_rows()
-    assert (moments is not None) == is_constant
+    cells = found.cells_with_scores()
+    assert (cells is not None) == is_constant
     if is_constant:
+        moments = cells.single_scores
         y = moments.response + found.design.origin
         for power in range(5):
             total = moments.counts @ (y - 3.0) ** power

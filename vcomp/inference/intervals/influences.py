@@ -258,6 +258,7 @@ def _contributed(
     p: int,
     chunk: Chunk,
 ) -> _Contributed:
+    chunk = chunk if chunk.scores is None else chunk.single_scores
     codes = dict(enumerate(chunk.compact_codes))
     places = [g.numbers(codes) for g in groups]
     of_rows = np.zeros((p, p))

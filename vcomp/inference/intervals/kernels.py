@@ -111,6 +111,7 @@ def add_level_sums(
     set_starts: LongArray,
     sums: FloatArray,
     of_rows: FloatArray,
+    weights: FloatArray,
 ) -> None:
     """Add the influences of rows to the sums of their groups, and their products.
 
@@ -129,6 +130,7 @@ def add_level_sums(
     sums : (groups of all sets, k + 2), to which influences are added
     of_rows : (k + 3, k + 2), to whose lower triangle the products of single rows are added, and to
         whose last row their sums
+    weights : (n,) how often each row counts; empty if once
     """
     k, m = steps.shape[0], set_steps.shape[0]
     # numba checks signed indices for negative values at every step.
@@ -137,6 +139,7 @@ def add_level_sums(
     same = np.empty(codes.shape[0], dtype=np.bool_)  # whether it has one code
     effect, influence = np.empty((k, _BLOCK)), np.empty((k + 2, _BLOCK))
     of_row = np.empty((_BLOCK, k + 2))  # by row, as the sums are
+    weighted = np.empty((k + 2, _BLOCK)) if weights.size > 0 else influence
     r, left, total = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(k + 2)
     for first in range(0, rest.size, _BLOCK):
         n = min(_BLOCK, rest.size - first)
@@ -179,9 +182,12 @@ def add_level_sums(
                     influence[t, i] = pulls[h, 1] + pulls[h, 2] * left[i]
                     influence[k + 1, i] -= pulls[h, 3]
         for a in range(k + 2):
-            total[a] = _sum(influence[a], n)
+            if weights.size > 0:
+                for i in range(n):
+                    weighted[a, i] = influence[a, i] * weights[first + i]
+            total[a] = _sum(weighted[a], n)
             for i in range(n):
-                of_row[i, a] = influence[a, i]
+                of_row[i, a] = weighted[a, i]
         for s in range(m):
             if _places(codes, set_steps[s], set_starts[s], same, first, n, at[0]):
                 for a in range(k + 2):
@@ -193,7 +199,7 @@ def add_level_sums(
                         sums[g, a] += of_row[i, a]
         for a in range(k + 2):
             for b in range(a + 1):
-                of_rows[a, b] += _inner(influence[a], influence[b], n)
+                of_rows[a, b] += _inner(weighted[a], influence[b], n)
             of_rows[k + 2, a] += total[a]
 
 

@@ -152,7 +152,7 @@ def sum_influences(
     n, width = chunk.response.size, work.n_columns
     if n < many_rows:
         return _Pass.of(work, chunk).sums(slice(0, n))
-    if work.slabs is not None and n == work.n_rows:
+    if work.slabs is not None and chunk.n == work.n_rows:
         found = _by_slabs(work, chunk, slab)
         if found is not None:
             return found
@@ -335,7 +335,7 @@ class _Pass:
         for i, groups in enumerate((*work.terms, *work.leaves)):
             is_set, size = i >= len(work.terms), groups.size
             found: LongArray | None = None
-            few = is_set and n < work.n_rows and size > 4 * n
+            few = is_set and chunk.n < work.n_rows and size > 4 * n
             if few or groups.keys is not None or groups.head is not None:
                 if groups not in numbered:
                     numbered[groups] = groups.numbers(by_place)
@@ -420,7 +420,7 @@ class _Pass:
     ) -> None:
         work, chunk, m = self.work, self.chunk, len(self.sizes)
         add = _add_few
-        if chunk.counts is None and chunk.response.size > _FEW_ROWS:
+        if chunk.response.size > _FEW_ROWS:
             add = at_once(add_level_sums, _ROW_SECONDS * chunk.response.size, _add_few)
         away = chunk.origin
         constant = chunk.response.size > 0 and chunk.is_mean  # one row stands for all
@@ -430,13 +430,16 @@ class _Pass:
             rest = chunk.response[rows] - away
             if not constant:
                 rest -= chunk.columns[rows] @ (work.beta + chunk.beta_origin)
-            own = () if chunk.counts is None else (chunk.counts[rows],)
             codes = np.empty((len(self.codes), rest.size), dtype=np.int32)
             for row, column in zip(codes, self.codes, strict=True):
                 row[:] = column[rows]
+            weights = np.zeros(0) if chunk.counts is None else chunk.counts[rows]
+            if chunk.scores is not None:
+                at, apart, weights = chunk.scores(rows)
+                rest, codes = rest[at] + apart, np.ascontiguousarray(codes[:, at])
             add(
                 rest, codes, self.steps, work.starts, work.pulls, work.finer, work.own,
-                self.set_steps, ends[:m], sums, products, *own,
+                self.set_steps, ends[:m], sums, products, weights,
             )  # fmt: skip
 
     def _tables(self, ends: LongArray, sums: FloatArray) -> tuple[Table | None, ...]:
@@ -458,9 +461,9 @@ def _add_few(
     set_starts: LongArray,
     sums: FloatArray,
     of_rows: FloatArray,
-    weights: FloatArray | None = None,
+    weights: FloatArray,
 ) -> None:
-    """Do what the kernel `add_level_sums` does, with arrays; rows may have weights."""
+    """Do what the kernel `add_level_sums` does, with arrays."""
     k = len(steps)
     of_groups = pulls[starts[:, None] + steps @ codes]  # (k, n, 4)
     effects = of_groups[:, :, 0]
@@ -469,7 +472,7 @@ def _add_few(
     influences[:k] = of_groups[:, :, 1] + of_groups[:, :, 2] * (r + finer @ effects)
     influences[k] = own[0] * r * r
     influences[k + 1] = own[1] - of_groups[:, :, 3].sum(axis=0)
-    weighted = influences if weights is None else influences * weights
+    weighted = influences * weights if weights.size else influences
     for start, places in zip(set_starts, set_steps @ codes, strict=True):
         np.add.at(sums, start + places, weighted.T)
     of_rows[:-1] += weighted @ influences.T

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -519,28 +520,24 @@ def _column(coding: RowCoding, table: CellTable, j: int, origin: float, unit: fl
     return np.ascontiguousarray((means + first) / unit)
 
 
-def rows_of_moments(table: CellTable, cells_as_rows: Callable[[], Chunk]) -> Chunk | None:
-    """Return weighted rows with the moments of the scores in each cell.
+def cells_with_scores(
+    coding: RowCoding, table: CellTable, cells_as_rows: Callable[[], Chunk]
+) -> Chunk | None:
+    """Return cells with weighted scores that have the moments of those in each cell.
 
     None if these are not known, or columns of the fixed part vary within cells.
     """
     _, filled = table.filled()
-    found = filled.as_scores()
     between = np.square(filled.means[1:]) @ filled.counts
     # Rounding of origins in added sums, relative to standard deviations
     constant = np.diagonal(filled.within)[1:] <= 1e-8**2 * between
-    if found is None or not constant.all():
+    values, origin, two = coding.survey.values, coding.centre.origin, None
+    is_less_fixed = isinstance(coding.centre.beta_origin, np.ndarray)
+    if values is not None and len(values) == 2 and not is_less_fixed:
+        two = values[0] - origin, values[1] - origin
+    if (two is None and filled.powers is None) or not constant.all():
         return None
-    at, scores, weights = found
-    cells = cells_as_rows()
-    return replace(
-        cells,
-        response=scores,
-        columns=np.broadcast_to(1.0, (at.size, 1)) if cells.is_mean else cells.columns[at],
-        compact_codes=tuple(codes[at] for codes in cells.compact_codes),
-        counts=weights,
-        within=None,
-    )
+    return replace(cells_as_rows(), scores=partial(filled.as_scores, values=two))
 
 
 def _X(coding: RowCoding, table: CellTable) -> FloatArray:

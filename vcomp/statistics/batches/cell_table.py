@@ -61,37 +61,37 @@ class CellTable:
         """Factors of the cells in sums, (m,): numbers of rows, or sums of weights."""
         return self.counts.astype(float) if self.weights is None else self.weights[0]
 
-    def as_scores(self) -> tuple[LongArray, FloatArray, FloatArray] | None:
+    def as_scores(
+        self, cells: Any = slice(None), values: tuple[float, float] | None = None
+    ) -> tuple[LongArray, FloatArray, FloatArray] | None:
         """Return weighted scores with the same first four moments as those of each cell.
 
         They are at most three in a cell, eq. (10.21).
 
+        Parameters
+        ----------
+        cells : a slice of the cells, or their numbers
+        values : the two that all scores have, in order; None if there are others
+
         Returns
         -------
-        cells : (n,) position of the cell of each
-        scores : (n,) values of the first column
+        at : (n,) position of the cell of each, among these cells
+        away : (n,) distances of the first column from its mean in the cell
         weights : (n,) how many rows each stands for; those of a cell add up to its rows
         None if the moments are not known.
         """
-        if self.powers is None:
+        n = self.counts[cells].astype(float)
+        if values is not None:
+            low, high = (value - self.means[0, cells] for value in values)
+            n_high = np.rint(n * (-low / (values[1] - values[0])))
+            away, times = np.array([low, high]), np.array([n - n_high, n_high])
+        elif self.powers is None:
             return None
-        n, cells = self.counts.astype(float), np.arange(self.counts.size)
-        powers = self.powers if self.powers.shape[1] else np.zeros((3, n.size))
-        several = powers[0] > 0.0
-        second, third, fourth = powers[:, several] / n[several]
-        half = 0.5 * third / second
-        q = np.maximum(fourth / second - 4.0 * half * half, second)
-        far = half + np.copysign(np.sqrt(half * half + q), half)
-        away = np.zeros((3, n.size))
-        share = np.array([np.ones(n.size), away[0], away[0]])
-        away[1, several], away[2, several] = far, -q / far
-        distance = far + q / far
-        share[0, several] = 1.0 - second / q
-        share[1, several] = second / (far * distance)
-        share[2, several] = second * far / (q * distance)
-        kept = share > 0.0
-        scores = (self.means[0] + away)[kept]
-        return np.tile(cells, (3, 1))[kept], scores, (share * n)[kept]
+        else:
+            away, times = _of_powers(n, self.powers[:, cells] if self.powers.shape[1] else None)
+        kept = times > 0.0
+        at = np.arange(n.size, dtype=np.int32)
+        return np.tile(at, (len(times), 1))[kept], away[kept], times[kept]
 
     def __add__(self, other: CellTable) -> CellTable:
         if self.places is None or other.places is None:
@@ -164,6 +164,30 @@ class CellTable:
             None if weights is None else weights[:, order],
             None if products is None else products[:, :, order],
         )
+
+
+def _of_powers(n: FloatArray, powers: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+    """Return three distances from the mean of each cell, and how many rows have them, (10.21).
+
+    Parameters
+    ----------
+    n : (m,) rows of the cells
+    powers : (3, m) sums of their squares, cubes and fourth powers; None if all are zero
+    """
+    away = np.zeros((3, n.size))
+    share = np.array([np.ones(n.size), away[0], away[0]])
+    if powers is not None:
+        several = powers[0] > 0.0
+        second, third, fourth = powers[:, several] / n[several]
+        half = 0.5 * third / second
+        q = np.maximum(fourth / second - 4.0 * half * half, second)
+        far = half + np.copysign(np.sqrt(half * half + q), half)
+        away[1, several], away[2, several] = far, -q / far
+        distance = far + q / far
+        share[0, several] = 1.0 - second / q
+        share[1, several] = second / (far * distance)
+        share[2, several] = second * far / (q * distance)
+    return away, share * n
 
 
 def united(a: LongArray, b: LongArray) -> LongArray:

@@ -30,7 +30,7 @@ from vcomp.display import memory
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.formula import OmittedColumns
 from vcomp.numerics import MixedColumns, slices
-from vcomp.statistics.batches.cell_sums import rows_of_cells, rows_of_moments, with_effects
+from vcomp.statistics.batches.cell_sums import cells_with_scores, rows_of_cells, with_effects
 from vcomp.statistics.groupings import Groupings, find_groupings, split_columns
 from vcomp.statistics.statistics import Statistics
 from vcomp.statistics.strata import Cells, StratumStatistics
@@ -97,8 +97,8 @@ class SummedData:
     response_values : of rows that are not kept the values of the response in order; None if they
         are more than a few
     parts : reads the rows once more as parts, on the workers of Dask too; None as for `again`
-    moments_as_rows : makes weighted rows with the moments of the scores in each cell, or None if
-        these are not known
+    cells_with_scores : makes cells with weighted scores that have the moments of those in each
+        cell, or None if these are not known
     weights : of the rows; None if they count alike
     mean_offset : of the rows; None without offsets, or where it is not known
     moments : of the columns of X, each row counted once, where the sums have weights
@@ -115,7 +115,7 @@ class SummedData:
     again: ReadAgain | None = None
     response_values: tuple[float, ...] | None = None
     parts: Callable[[Reading], Parts] | None = None
-    moments_as_rows: Callable[[], Chunk | None] | None = None
+    cells_with_scores: Callable[[], Chunk | None] | None = None
     weights: WeightsOfRows | None = None
     mean_offset: float | None = None
     moments: XSums | None = None
@@ -129,12 +129,12 @@ class SummedData:
         left_out : the columns
         constant : (p,) the combination of those kept that is the constant
         """
-        kept, moments = left_out.kept, self.moments_as_rows
+        kept, scores = left_out.kept, self.cells_with_scores
         design = self.design.without_columns(left_out, constant)
         fewer = self.statistics.of_columns(kept, design.beta_origin)
 
-        def moments_as_rows() -> Chunk | None:
-            found = None if moments is None else moments()
+        def cells_with_scores() -> Chunk | None:
+            found = None if scores is None else scores()
             return None if found is None else found.of_columns(kept, design.beta_origin)
 
         return replace(
@@ -142,7 +142,7 @@ class SummedData:
             design=design,
             statistics=fewer,
             cells_as_rows=lambda: fewer.cells,
-            moments_as_rows=moments_as_rows,
+            cells_with_scores=cells_with_scores,
             moments=None if self.moments is None else self.moments.of_columns(kept),
         )
 
@@ -158,10 +158,10 @@ class SummedData:
         DataError
             If neither rows nor cells are kept.
         """
-        statistics, moments = self.statistics.without_fixed(beta), self.moments_as_rows
+        statistics, scores = self.statistics.without_fixed(beta), self.cells_with_scores
 
-        def moments_as_rows() -> Chunk | None:
-            found = None if moments is None else moments()
+        def cells_with_scores() -> Chunk | None:
+            found = None if scores is None else scores()
             return None if found is None else found.without_fixed(beta)
 
         return replace(
@@ -169,7 +169,7 @@ class SummedData:
             design=replace(self.design, beta_origin=self.design.beta_origin + beta),
             statistics=statistics,
             cells_as_rows=lambda: statistics.cells,
-            moments_as_rows=moments_as_rows,
+            cells_with_scores=cells_with_scores,
         )
 
     def column_products(self, b: FloatArray) -> FloatArray:
@@ -234,9 +234,9 @@ class SummedData:
     def total(self, of: Callable[..., Sum], *known: Any) -> Sum:
         """Return the sum of ``of(*known, chunk)`` over parts of the coded rows.
 
-        The rows are one part if they are kept, or are the cells that are kept. Else they are read
-        again, in batches or on the workers of Dask, or replaced by rows with the same first four
-        moments in each cell.
+        The rows are one part if they are kept, or are the cells that are kept. Else they are
+        replaced by weighted scores with the same first four moments in each cell, or read again,
+        in batches or on the workers of Dask.
 
         Raises
         ------
@@ -248,15 +248,15 @@ class SummedData:
         cells = self._single_cells()
         if cells is not None:
             return of(*known, cells)
+        cells = None if self.cells_with_scores is None else self.cells_with_scores()
+        if cells is not None:
+            return of(*known, cells)
         if self.parts is None:
-            moments = None if self.moments_as_rows is None else self.moments_as_rows()
-            if moments is None:
-                raise DataError(
-                    "this needs single rows, which are not kept and cannot be read again: of the "
-                    "cells, which hold several scores, only means and sums of squares are known. "
-                    "Fit the rows themselves, or use interval='mls'"
-                )
-            return of(*known, moments)
+            raise DataError(
+                "this needs single rows, which are not kept and cannot be read again: of the "
+                "cells, which hold several scores, only means and sums of squares are known. "
+                "Fit the rows themselves, or use interval='mls'"
+            )
         coder = _RowCoder(self.design, self.fixed_columns)
         counted = self.parts(self.reading).total(_of_part, coder, of, known)
         n = 0 if counted is None else counted.n
@@ -467,9 +467,9 @@ def _of_grid(coding: RowCoding, table: CellTable, grid: Grid, reading: Reading) 
     rows = partial(rows_of_cells, coding, table, terms)
     statistics = Statistics.from_cells(rows, strata, grid, None)
     columns, sums = coding.kinds.of_no_rows(), _response_sums(coding, table, strata)
-    moments = partial(rows_of_moments, table, rows)
+    scores = partial(cells_with_scores, coding, table, rows)
     return SummedData(
-        design, statistics, columns, rows, sums, reading, moments_as_rows=moments
+        design, statistics, columns, rows, sums, reading, cells_with_scores=scores
     )  # fmt: skip
 
 
@@ -515,9 +515,9 @@ def _of_cells(coding: RowCoding, table: CellTable, reading: Reading) -> SummedDa
 
     statistics = Statistics.from_cells(rows, None, None, design.partial_grid)
     columns, sums = coding.kinds.of_no_rows(), _response_sums(coding, table)
-    moments = partial(rows_of_moments, table, rows)
+    scores = partial(cells_with_scores, coding, table, rows)
     return SummedData(
-        design, statistics, columns, rows, sums, reading, moments_as_rows=moments
+        design, statistics, columns, rows, sums, reading, cells_with_scores=scores
     )  # fmt: skip
 
 
@@ -525,6 +525,7 @@ def _of_cells_with_levels(coding: RowCoding, table: CellTable, reading: Reading)
     """Return the statistics of cells whose levels determine the columns of X."""
     formula, survey, fixed = coding.formula, coding.survey, coding.fixed
     n_levels, grid = coding.places.n_levels, _grid(coding, table)
+    table = table.filled()[1]  # of cells without rows nothing is kept
     cells = rows_of_cells(coding, table, ())
     codes, m, counts = cells.compact_codes, cells.response.size, cells.counts
     columns = coding.fixed_columns(codes)
@@ -557,7 +558,7 @@ def _of_cells_with_levels(coding: RowCoding, table: CellTable, reading: Reading)
         rows,
         _response_sums(coding, table),
         reading,
-        moments_as_rows=partial(rows_of_moments, table, rows),
+        cells_with_scores=partial(cells_with_scores, coding, table, rows),
     )
 
 
