@@ -6,9 +6,12 @@ import json
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import vcomp
+from vcomp.evals.run_rows import GrowingLevels
 
 FRAME = pd.DataFrame(
     {
@@ -263,3 +266,22 @@ def test_names_of_judges_and_repetitions_in_files(tmp_path):
     assert card.table.index.name == "rater"
     found = vcomp.evals.repetitions(logs, system="name", sampled=["qid"])
     assert found.pass_all(2).index.name == "name"
+
+
+def test_whole_numbers_are_levels_whatever_their_range(tmp_path):
+    """Levels in small ranges are looked up, others are hashed: near, far, negative and mixed."""
+    far = 2**62
+    parts = [[3, 1, 3], [-2, 7, 1], [far, -far, 3], [200, 100, -128]]
+    rows = [pd.DataFrame({"model": "m", "item": part, "score": 1.0}) for part in parts]
+    path = tmp_path / "scores.parquet"
+    schema = pa.Schema.from_pandas(rows[0], preserve_index=False)
+    with pq.ParquetWriter(path, schema) as sink:
+        for part in rows:
+            sink.write_table(pa.Table.from_pandas(part, schema, preserve_index=False))
+    found = vcomp.evals.read(path).table["item"]
+    expected = [str(item) for part in parts for item in part]
+    assert found.tolist() == expected
+    assert found.cat.categories.tolist() == list(dict.fromkeys(expected))
+    levels, narrow = GrowingLevels(), np.array([-128, 127, 0], np.int8)
+    for values in (narrow, np.array([10**6], np.int64), narrow[::-1], np.array([-(10**9)])):
+        assert levels.coded(pd.Series(values)).tolist() == [str(v) for v in values]

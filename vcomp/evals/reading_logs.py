@@ -125,14 +125,16 @@ def assemble(runs: Sequence[Run], notes: Iterable[str], columns: Mapping[str, st
     """
     notes = [*notes, *_of_files(runs)]
     runs = [run for run in runs if run.samples or len(run.rows) or run.unreadable]
-    numbers = [np.full(len(run.rows), k, np.int32) for k, run in enumerate(runs)]
+    kind = np.min_scalar_type(len(runs))
+    numbers = [np.full(len(run.rows), k, kind) for k, run in enumerate(runs)]
     rows = joined([run.rows.assign(number=n) for run, n in zip(runs, numbers, strict=True)])
     n_of = dict[str, Any]()
     if len(rows):
         rows = _with_columns(rows, columns, any(run.format == "table" for run in runs))
-        is_log = np.array([run.format != "table" for run in runs])[rows["number"].to_numpy()]
-        rows, on_names = _with_names(rows, is_log)
-        notes += on_names
+        is_log = np.array([run.format != "table" for run in runs])
+        if is_log.any():
+            rows, on_names = _with_names(rows, is_log[rows["number"].to_numpy()])
+            notes += on_names
         repeated = _replaced(rows, runs)
         n_of["duplicates"] = _per_run(rows["number"][repeated], runs)
         rows = _where(~repeated, rows)
@@ -334,8 +336,10 @@ def _replaced(rows: pd.DataFrame, runs: Sequence[Run]) -> BoolArray:
     """
     import pandas as pd
 
-    number = rows["number"].to_numpy()
     replaced = np.zeros(len(rows), dtype=bool)
+    if not any(run.identity for run in runs):
+        return replaced
+    number = rows["number"].to_numpy()
     may_recur = np.array([not run.identity for run in runs])[number]
     if may_recur.any():
         if not may_recur.all():

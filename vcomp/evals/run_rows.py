@@ -198,11 +198,19 @@ def _begins(whole: pd.Index, levels: pd.Index) -> bool:
     return bool(whole[: len(levels)].equals(levels))
 
 
+_DIRECT = 2**20
+"""Range of whole numbers that are looked up in a table, however few they are."""
+
+_UNSEEN = -2
+"""Entry of a table for a whole number that did not occur."""
+
+
 class GrowingLevels:
     """Levels that are text, numbered as they come, over batches of values."""
 
     def __init__(self) -> None:
         self._number: dict[str, int] = {}
+        self._table = 0, np.zeros(0, np.int32)  # the first whole number, and numbers of levels
         self._known: dict[str, tuple[pd.Index, IntArray]] = {}
         self._categories = _no_levels()
 
@@ -215,8 +223,8 @@ class GrowingLevels:
         """
         import pandas as pd
 
-        if isinstance(values.dtype, np.dtype) and values.dtype.kind == "i":
-            places = self._places("integer", pd.Index(values))
+        if isinstance(values.dtype, np.dtype) and values.dtype.kind == "i" and len(values):
+            places = self._of_integers(values.to_numpy())
         else:
             if isinstance(values.dtype, pd.CategoricalDtype):
                 codes, distinct = values.cat.codes.to_numpy(), values.cat.categories
@@ -233,6 +241,29 @@ class GrowingLevels:
         if len(self._number) > len(self._categories):
             self._categories = pd.Index(list(self._number))
         return pd.Categorical.from_codes(places, self._categories, validate=False)
+
+    def _of_integers(self, values: IntArray) -> IntArray:
+        """Return the numbers of whole numbers, from a table if their range is small."""
+        import pandas as pd
+
+        start, table = self._table
+        low, end = int(values.min()), int(values.max()) + 1
+        if table.size:
+            low, end = min(low, start), max(end, start + table.size)
+        if end - low > max(_DIRECT, values.size):
+            return self._places("integer", pd.Index(values))
+        if end - low > table.size:
+            wider = np.full(end - low, _UNSEEN, np.int32)
+            wider[start - low :][: table.size] = table
+            start, table = self._table = low, wider
+        at = np.subtract(values, start, dtype=np.int64)
+        places: IntArray = table[at]
+        is_new = places == _UNSEEN
+        if is_new.any():
+            new = pd.unique(at[is_new])
+            table[new] = self._numbers((new + start).tolist())
+            places = table[at]
+        return places
 
     def _places(self, kind: str, values: pd.Index) -> IntArray:
         """Return the numbers of values of a kind; most of them are known already."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from vcomp.evals.run_rows import (
     number_or_problem,
 )
 from vcomp.exceptions import DataError
+from vcomp.numerics import ahead
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -259,7 +260,21 @@ def _parquet(file: LogFile, damage: Damage) -> Iterator[pd.DataFrame]:
         kinds = pq.read_schema(file.path)
         text = [f.name for f in kinds if pa.types.is_string(f.type)]
         with pq.ParquetFile(file.path, read_dictionary=text) as stored:
-            for batch in stored.iter_batches(batch_size=_STORED_ROWS):
-                yield batch.to_pandas(split_blocks=True)
+            for some in ahead(_of_many_rows(stored.iter_batches(batch_size=_STORED_ROWS))):
+                yield some.to_pandas(split_blocks=True)
     except (pa.ArrowException, OSError) as error:
         damage.add("the table", str(error).splitlines()[0])
+
+
+def _of_many_rows(batches: Iterable[Any]) -> Iterator[Any]:
+    """Yield tables of several batches each: those of small row groups are small."""
+    import pyarrow as pa
+
+    some: list[Any] = []
+    for batch in batches:
+        some.append(batch)
+        if sum(map(len, some)) >= _STORED_ROWS:
+            yield pa.Table.from_batches(some)
+            some = []
+    if some:
+        yield pa.Table.from_batches(some)

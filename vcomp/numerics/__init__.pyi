@@ -15,6 +15,7 @@ from .parallel import MANY_ROWS as MANY_ROWS
 from .parallel import PATIENCE as PATIENCE
 from .parallel import THREADS as THREADS
 from .parallel import BatchedWork as BatchedWork
+from .parallel import ahead as ahead
 from .parallel import available_bytes as available_bytes
 from .parallel import check_count as check_count
 from .parallel import check_memory as check_memory

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -456,6 +456,22 @@ def in_threads(
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def ahead(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield the items of an iterable; a thread makes the next one meanwhile.
+
+    Examples
+    --------
+    >>> list(ahead(n**2 for n in range(4)))
+    [0, 1, 4, 9]
+    """
+    waiting, last = iter(items), object()
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(next, waiting, last)
+        while (item := future.result()) is not last:
+            future = pool.submit(next, waiting, last)
+            yield item  # type: ignore[misc]
 
 
 def stream(seed: int, number: int) -> np.random.Generator:
