@@ -52,12 +52,17 @@ def archive(path, samples, header=HEADER, *, start=False, **members):
     return path
 
 
+def members(path):
+    """Return the members of an archive by name."""
+    return {info.filename: info for info in archive_members(path)}
+
+
 def header_of(path):
     """Return the header of a log."""
     if path.suffix == ".json":
         return json.loads(path.read_text("utf-8"))
     with path.open("rb") as file:
-        return json.loads(member_content(file, archive_members(path)["header.json"]))
+        return json.loads(member_content(file, members(path)["header.json"]))
 
 
 def clustered(scores, clusters):
@@ -214,12 +219,17 @@ def test_samples_may_be_folders(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_of_members_of_one_name_the_last_counts(tmp_path):
-    path = archive(tmp_path / "a.eval", [sample(1, "I"), sample(2)])
+    path = archive(tmp_path / "a.eval", [sample(1, "I"), sample(2)], start=True)
     with zipfile.ZipFile(path, "a") as file:
         file.writestr("samples/0_epoch_1.json", json.dumps(sample(1, "C")))
     logs = vcomp.evals.read(path)
     assert logs.table["score"].tolist() == [1.0, 1.0]
     assert logs.report["duplicates"].tolist() == [1]
+    content = path.read_bytes()
+    path.write_bytes(content[: content.index(b"PK\1\2")])  # without its directory
+    logs = vcomp.evals.read(path, unreadable="skip")
+    assert logs.table["score"].tolist() == [1.0, 1.0]
+    assert logs.report[["duplicates", "unreadable"]].to_numpy().tolist() == [[1, 1]]
 
 
 def test_an_unfinished_run_has_a_journal(tmp_path):
@@ -247,7 +257,7 @@ def test_members_of_several_frames(tmp_path):
     path = tmp_path / "a.zip"
     frames = [b"a" * 70_000, b"bc" * 40_000, b"end"]
     with_zstd(path, "samples/ü.json", *frames)
-    found = archive_members(path)
+    found = members(path)
     with path.open("rb") as file:
         assert member_content(file, found["samples/ü.json"]) == b"".join(frames)
 
@@ -311,7 +321,7 @@ def test_unreadable_samples(tmp_path, bad, why):
 
 def test_changed_bytes_of_a_member_are_found(tmp_path):
     path = archive(tmp_path / "a.eval", [sample(1), sample(2)])
-    info = archive_members(path)["samples/1_epoch_1.json"]
+    info = members(path)["samples/1_epoch_1.json"]
     start = info.header_offset + 30 + len(info.filename)
     content = bytearray(path.read_bytes())
     content[start + 5] ^= 255

@@ -84,6 +84,23 @@ def test_scores_of_repetitions_are_epochs(tmp_path):
     assert logs.unscored[["epoch", "problem"]].to_numpy().tolist() == [[3, "not scored"]]
 
 
+def test_scores_without_repetitions_are_of_the_first_epoch(tmp_path):
+    write(tmp_path / "one", [{}], model="one")
+    write(tmp_path / "two", [{"resps": [["4", "5"]], "em": [1.0, 0.0]}], model="two")
+    table = vcomp.evals.read(tmp_path).table
+    assert table["epoch"].tolist() == [1, 1, 2]
+
+
+def test_a_file_of_many_lines(tmp_path):
+    n = 3000  # more than are kept as Python objects
+    lines = [{"doc_id": k if k % 2 else str(k), "em": float(k % 3 == 0)} for k in range(n)]
+    lines[n // 2] |= {"resps": [["4", "5"]], "em": [1.0, 0.0]}
+    table = vcomp.evals.read(write(tmp_path, lines)).table
+    assert table["item"].tolist() == [str(k) for k in sorted([*range(n), n // 2])]
+    assert table["epoch"].value_counts().to_dict() == {1: n, 2: 1}
+    assert table["score"].sum() == n // 3 + (n // 2 % 3 != 0)
+
+
 def test_a_pair_of_a_corpus_metric_is_not_two_repetitions(tmp_path):
     lines = [{"resps": [["a", "b"]], "metrics": ["em", "f1"], "f1": [1, 0]}]
     logs = vcomp.evals.read(write(tmp_path, lines))

@@ -14,7 +14,6 @@ from vcomp.evals.log_files import (
     mapping,
     member_content,
     members_before_damage,
-    n_replaced_members,
     parsed,
 )
 from vcomp.evals.run_rows import (
@@ -47,7 +46,7 @@ def recognises(file: LogFile, _: Wanted) -> bool:
         if _START.encode() in file.head or _HEADER.encode() in file.head:
             return True
         try:
-            return not {_START, _HEADER}.isdisjoint(archive_members(file.path))
+            return any(m.filename in (_START, _HEADER) for m in archive_members(file.path))
         except UnreadableError:
             return False
     spec = file.first.get("eval")
@@ -70,10 +69,11 @@ def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
 
 def _read_archive(file: LogFile, damage: Damage, wanted: Wanted) -> Run:
     try:
-        found = archive_members(file.path)
+        members = archive_members(file.path)
     except UnreadableError as error:
         damage.add("the archive", str(error))
-        found = members_before_damage(file.path)
+        members = members_before_damage(file.path)
+    found = {info.filename: info for info in members}
     with file.path.open("rb") as stored:
         start = found.get(_HEADER) or found.get(_START)
         if start is None:
@@ -91,7 +91,7 @@ def _read_archive(file: LogFile, damage: Damage, wanted: Wanted) -> Run:
                 if more is not None:
                     sample["metadata"] = parsed(member_content(stored, more))
                 log.add(sample)
-    return log.run(file.name, damage, n_replaced_members(file.path))
+    return log.run(file.name, damage, len(members) - len(found))
 
 
 class _Log:

@@ -98,17 +98,17 @@ class _SampleLines:
             raise UnreadableError("there is no doc_id")
         item = line["doc_id"]
         names = line.get("metrics") or [name for name in line if name not in _FIELDS]
-        for name in names:
-            if name not in line:
-                raise UnreadableError(f"there is no value of the metric {name!r}")
+        try:
+            values = [line[name] for name in names]
+        except KeyError as error:
+            raise UnreadableError(f"there is no value of the metric {error}") from None
         self.seen.add(item if isinstance(item, int | str) else repr(item))
         doc = _dict(line.get("doc")) if self._metadata else {}
         more = tuple(map(doc.get, self._metadata))
         sample = (item, line.get("filter"), _hash(line.get("doc_hash")))
         n = _repeats(line.get("resps"))
         scored_repeats = False
-        for name in names:
-            value = line[name]
+        for name, value in zip(names, values, strict=True):
             if not isinstance(value, list | tuple | dict):
                 self.rows.add(*sample, name, None, *number_or_problem(value), *more)
             elif name in _OF_CORPUS or n < 2 or not _are_repeats(value, n):

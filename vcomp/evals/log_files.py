@@ -33,8 +33,8 @@ _LOCAL = struct.Struct("<4s5H3L2H")
 """Header before the bytes of a member."""
 
 
-def archive_members(path: Path) -> dict[str, zipfile.ZipInfo]:
-    """Return the members by name; of several with a name the last.
+def archive_members(path: Path) -> list[zipfile.ZipInfo]:
+    """Return all members; of several with a name the last one counts.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def archive_members(path: Path) -> dict[str, zipfile.ZipInfo]:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            return {info.filename: info for info in archive.infolist()}
+            return archive.infolist()
     except (zipfile.BadZipFile, ValueError, struct.error, NotImplementedError) as error:
         raise UnreadableError(
             f"its directory of members cannot be read ({error}): the log is half-written or cut "
@@ -51,12 +51,12 @@ def archive_members(path: Path) -> dict[str, zipfile.ZipInfo]:
         ) from None
 
 
-def members_before_damage(path: Path) -> dict[str, zipfile.ZipInfo]:
+def members_before_damage(path: Path) -> list[zipfile.ZipInfo]:
     """Return the members of an archive without a directory, up to the first that is not whole.
 
     They are found by their own headers, one after the other.
     """
-    found: dict[str, zipfile.ZipInfo] = {}
+    found: list[zipfile.ZipInfo] = []
     size = path.stat().st_size
     with path.open("rb") as file:
         while len(header := file.read(_LOCAL.size)) == _LOCAL.size:
@@ -70,19 +70,9 @@ def members_before_damage(path: Path) -> dict[str, zipfile.ZipInfo]:
             info = zipfile.ZipInfo(name)
             info.flag_bits, info.compress_type, info.header_offset = flags, method, start
             info.CRC, info.compress_size, info.file_size = crc, packed, whole
-            found[name] = info
+            found.append(info)
             file.seek(end)
     return found
-
-
-def n_replaced_members(path: Path) -> int:
-    """Return the number of members that a later one of the same name replaces."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    except zipfile.BadZipFile:
-        return 0
-    return len(names) - len(set(names))
 
 
 def member_content(file: BinaryIO, info: zipfile.ZipInfo) -> bytes:
@@ -309,14 +299,16 @@ class LogFile:
 
     def objects(self, damage: Damage, read: Callable[[dict[str, Any]], None]) -> None:
         """Read each line as an object by a function; lines that it cannot read are damage."""
-        loads = json.loads
+        decode = json.JSONDecoder().raw_decode
         for number, line in self.lines(damage):
             try:
                 try:
-                    value = loads(str(line, "utf-8"))
+                    text = str(line, "utf-8")
+                    value, end = decode(text)
                 except (ValueError, RecursionError):
-                    value = None
-                read(value if type(value) is dict else parsed(line))
+                    value, end = None, 0
+                whole = type(value) is dict and (text[end:] in ("\n", "\r\n", ""))
+                read(value if whole else parsed(line))
             except UNREADABLE as error:
                 damage.add(f"line {number}", why_unreadable(error))
 

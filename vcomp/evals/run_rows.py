@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COLUMNS = ("model", "task", "item", "epoch", "prompt", "judge", "metric")
 """Columns of the table before the score, in this order."""
 
-_CHUNK = 1 << 16
+_CHUNK = 1 << 10
 """Rows that are kept as Python objects."""
 
 NOT_SCORED = "not scored"
@@ -85,7 +85,8 @@ class SampleRows:
     names: tuple[str, ...]
     constant: Mapping[str, Any] = field(default_factory=dict)
     _rows: list[tuple[Any, ...]] = field(default_factory=list)
-    _chunks: list[pd.DataFrame] = field(default_factory=list)
+    _chunks: list[list[Any]] = field(default_factory=list)
+    _numbers: dict[str, dict[Any, int]] = field(default_factory=dict)
 
     def add(self, *values: Any) -> None:
         """Add a row, with None for missing values."""
@@ -94,56 +95,76 @@ class SampleRows:
             self._flush()
 
     def _flush(self) -> None:
-        lists = dict(zip(self.names, zip(*self._rows, strict=True), strict=False))
-        self._chunks.append(_frame(lists, self.constant, len(self._rows)))
+        columns = zip(self.names, zip(*self._rows, strict=True), strict=False)
+        self._chunks.append([self._array(name, values) for name, values in columns])
         self._rows.clear()
 
-    def frame(self) -> pd.DataFrame:
-        """Return all rows."""
-        self._flush()
-        return joined(self._chunks)
+    def _array(self, name: str, values: Sequence[Any]) -> Any:
+        if name not in _NUMBERS:
+            return _numbered(values, self._numbers.setdefault(name, {}))
+        kind, missing = _NUMBERS[name]
+        return np.array([missing if v is None else v for v in values], kind)
 
+    def frame(self) -> pd.DataFrame:
+        """Return all rows, without a column of epochs if they have none."""
+        import pandas as pd
+
+        if self._rows:
+            self._flush()
+        parts = zip(*self._chunks, strict=True)
+        columns = dict(zip(self.names, map(np.concatenate, parts), strict=False))
+        self._chunks.clear()
+        one = np.zeros(len(columns["score"]) if columns else 0, np.int8)
+        found: dict[str, Any] = {
+            name: pd.Categorical.from_codes(one, pd.Index([as_text(value)]))
+            for name, value in self.constant.items()
+            if value is not None and name not in columns
+        }
+        for name, values in columns.items():
+            if name not in _NUMBERS:
+                found[name] = _levels(values, self._numbers.pop(name))
+            elif name != "epoch":
+                found[name] = values
+            elif not (without := values == _NO_EPOCH).all():
+                found[name] = np.where(without, 1, values)
+        return pd.DataFrame(found, copy=False)
+
+
+_NO_EPOCH = np.iinfo(np.int64).min
+
+_NUMBERS: dict[str, tuple[Any, Any]] = {
+    "score": (np.float64, math.nan),
+    "content": (np.uint64, 0),
+    "epoch": (np.int64, _NO_EPOCH),
+}
+"""Columns of numbers: their kind, and what is stored for None."""
 
 NO_ROWS = SampleRows(())
 """Of a file without rows."""
 
 
-def _frame(
-    lists: Mapping[str, Sequence[Any]], constant: Mapping[str, Any], n: int
-) -> pd.DataFrame:
-    import pandas as pd
-
-    columns: dict[str, Any] = {}
-    for name, value in constant.items():
-        if value is not None and name not in lists:
-            columns[name] = pd.Categorical.from_codes(
-                np.zeros(n, np.int8), pd.Index([as_text(value)])
-            )
-    for name, values in lists.items():
-        if name == "score":
-            columns[name] = np.array(values, dtype=float)
-        elif name == "content":
-            columns[name] = np.array([v or 0 for v in values], dtype=np.uint64)
-        elif name == "epoch" and any(v is not None for v in values):
-            columns[name] = np.array([1 if v is None else v for v in values], dtype=np.int64)
-        else:
-            columns[name] = as_categories(values)
-    return pd.DataFrame(columns, index=pd.RangeIndex(n))
-
-
-def as_categories(values: Sequence[Any]) -> pd.Categorical:
-    """Return values as levels that are text; None is missing, 1 and "1" are one level."""
-    import pandas as pd
-
-    objects = np.empty(len(values), dtype=object)
-    objects[:] = values
+def _numbered(values: Sequence[Any], known: dict[Any, int]) -> IntArray:
+    """Return the numbers of values; new ones are added to those that are known."""
     try:
-        codes, uniques = pd.factorize(objects)
+        new = dict.fromkeys(values)
     except TypeError:  # lists or objects, which have no hash
-        objects[:] = [None if v is None else as_text(v) for v in values]
-        codes, uniques = pd.factorize(objects)
-    places, texts = pd.factorize(np.array([as_text(u) for u in uniques], dtype=object))
-    return pd.Categorical.from_codes(np.append(places, -1)[codes], pd.Index(list(texts)))
+        values = [None if v is None else as_text(v) for v in values]
+        new = dict.fromkeys(values)
+    for value in new:
+        known.setdefault(value, len(known))
+    return np.fromiter(map(known.__getitem__, values), np.int32, len(values))
+
+
+def _levels(numbers: IntArray, known: Mapping[Any, int]) -> pd.Categorical:
+    """Return levels that are text from numbers; None is missing, 1 and "1" are one level."""
+    import pandas as pd
+
+    texts: dict[str, int] = {}
+    places = [
+        -1 if v is None or v != v else texts.setdefault(as_text(v), len(texts)) for v in known
+    ]
+    codes = np.array(places, np.int32)[numbers]
+    return pd.Categorical.from_codes(codes, pd.Index(list(texts)), validate=False)
 
 
 def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

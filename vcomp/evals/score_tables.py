@@ -14,7 +14,6 @@ from vcomp.evals.run_rows import (
     GrowingLevels,
     Run,
     Wanted,
-    as_categories,
     joined,
     number_or_problem,
 )
@@ -148,7 +147,7 @@ def _converted(frame: pd.DataFrame, known: dict[str, GrowingLevels]) -> pd.DataF
         if name != "score" and not _is_nested(values):
             columns[str(name)] = known.setdefault(str(name), GrowingLevels()).coded(values)
     if problems is not None:
-        columns["problem"] = as_categories(problems)
+        columns["problem"] = pd.Categorical(problems)
     return pd.DataFrame(columns, index=pd.RangeIndex(len(frame)), copy=False)
 
 
