@@ -1,6 +1,8 @@
 """The judge card against published coefficients, dense least squares, refits and ppi-python."""
 
+import ast
 import math
+import re
 from itertools import combinations, permutations
 
 import numpy as np
@@ -926,3 +928,24 @@ def test_several_labels_name_an_answer(two_runs):
         vcomp.evals.judges(data, human="match", repeated="run")
     with pytest.raises(vcomp.PlanError, match="neither a column nor a judge nor a metric 'mtch'"):
         vcomp.evals.judges(data, metric="graded", human="mtch")
+
+
+def test_scorers_of_a_log_that_are_judges():
+    """The errors name how to take metrics as judges, and that leads on."""
+    rng = np.random.default_rng(8)
+    model, item, metric = (a.ravel() for a in np.indices((3, 30, 3)))
+    score = rng.normal(size=(3, 30))[model, item] + model + rng.normal(size=model.size)
+    named = {"model": model.astype(str), "item": item, "metric": np.array(["x", "y", "z"])[metric]}
+    data = pd.DataFrame({**named, "score": score})
+    for call in (vcomp.evals.study, vcomp.evals.judges):
+        with pytest.raises(vcomp.DataError, match="several metrics; name one") as error:
+            call(data)
+        advice = re.search(r"if the metrics are judges .*columns=(\{.*\})", str(error.value))[1]
+        found = call(data, columns=ast.literal_eval(advice))
+        expected = call(data.rename(columns={"metric": "judge"}))
+        pd.testing.assert_frame_equal(found.table, expected.table)
+    with pytest.raises(vcomp.PlanError, match=r"no column 'judge'.*if the metrics are judges"):
+        vcomp.evals.judges(data, metric="x")
+    with pytest.raises(vcomp.DataError, match="name one") as error:
+        vcomp.evals.study(data.assign(judge="j"))
+    assert "judges of" not in str(error.value)

@@ -161,6 +161,9 @@ SAMPLED, FIXED, NUMBERED = ("item", "prompt", "judge"), ("task",), ("epoch", "ru
 JUDGE = "judge"
 """The column of those who score an answer; an answer is paid for once, whoever judges it."""
 
+METRICS_ARE_JUDGES = "if the metrics are judges of the same thing, columns={'judge': 'metric'}"
+"""What to write if each judge is a scorer of a log."""
+
 _MOST_COLUMNS = 1_000
 """Means of models in tasks that are estimated one by one."""
 
@@ -483,7 +486,7 @@ def _check_named(
 
 
 def check_column(table: pd.DataFrame, name: str) -> None:
-    """Refuse a column that does not exist.
+    """Refuse a column that does not exist; metrics may be the judges.
 
     Parameters
     ----------
@@ -492,9 +495,10 @@ def check_column(table: pd.DataFrame, name: str) -> None:
     """
     if name not in table:
         known = list(map(str, table.columns))
+        instead = f"; {METRICS_ARE_JUDGES}" if name == JUDGE and "metric" in table else ""
         raise PlanError(
             f"there is no column {name!r}{did_you_mean(name, known)}; there are "
-            f"{', '.join(map(repr, known))}",
+            f"{', '.join(map(repr, known))}{instead}",
             column=str(name),
         )
 

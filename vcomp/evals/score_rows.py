@@ -11,7 +11,16 @@ import numpy as np
 from vcomp import display
 from vcomp.data import open_source
 from vcomp.evals.reading_logs import EvalLogs, PathOfLog, read
-from vcomp.evals.roles import SAMPLED, Partitions, Roles, check_column, copies, roles_of
+from vcomp.evals.roles import (
+    JUDGE,
+    METRICS_ARE_JUDGES,
+    SAMPLED,
+    Partitions,
+    Roles,
+    check_column,
+    copies,
+    roles_of,
+)
 from vcomp.evals.run_rows import named_within, renamed
 from vcomp.exceptions import DataError, PlanError, did_you_mean, warn
 
@@ -227,9 +236,11 @@ def _of_metric(table: pd.DataFrame, metric: str | None) -> pd.DataFrame:
         return table
     known = table["metric"].unique().tolist()
     if metric is None and len(known) > 1:
-        listed = ", ".join(map(repr, known))
-        raise DataError(f"the table has several metrics; name one, metric=… of {listed}",
-                        column="metric")  # fmt: skip
+        raise DataError(
+            f"the table has several metrics; name one, metric=… of {', '.join(map(repr, known))}"
+            f"{'' if JUDGE in table else f'; or, {METRICS_ARE_JUDGES}'}",
+            column="metric",
+        )
     if metric is not None and metric not in known:
         raise PlanError(
             f"there is no metric {metric!r}; there are {', '.join(map(repr, known))}",
