@@ -450,7 +450,15 @@ def t_tests(estimate: FloatArray, se: FloatArray, df: FloatArray) -> ContrastTes
 
 def _squares(L: FloatArray, A: FloatArray) -> FloatArray:
     """Return l'Al of the rows l of L, for a matrix A or a stack of them."""
-    return ((L @ A) * L).sum(axis=-1)
+    zero = L == 0.0
+    k = int((~zero).sum(axis=-1).max(initial=0))
+    if not isinstance(A, np.ndarray) or 4 * k > L.shape[-1]:
+        return ((L @ A) * L).sum(axis=-1)
+    # Differences of levels have two numbers that are not 0 among hundreds.
+    places = np.argpartition(zero, max(0, k - 1), axis=-1)[:, :k]
+    x = np.take_along_axis(L, places, axis=-1)
+    of_rows = A[..., places[:, :, None], places[:, None, :]]
+    return np.asarray(np.einsum("mi,...mij,mj->...m", x, of_rows, x))
 
 
 def _rotated(
