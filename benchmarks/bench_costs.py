@@ -31,7 +31,7 @@ from vcomp.numerics.sparse import elimination_order
 
 _KINDS = {
     "blocked": ("elimination", ("numerics.sparse.elimination_order",)),
-    "crossed": ("crossed", ("estimators.likelihood.crossed", "statistics.crossed_table")),
+    "crossed": ("crossed", ("estimators.likelihood.crossed", "statistics.two_term_tables")),
     "levels": ("levels", ("estimators.likelihood.levels",)),
     "iterative": ("iterative", ("estimators.likelihood.iterative",)),
 }

@@ -287,6 +287,17 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
 
 
+def shortened(names: Sequence[str], most: int) -> str:
+    """Return the first names, with dots for the others.
+
+    Examples
+    --------
+    >>> shortened(["sys", "topic", "judge"], 2)
+    'sys, topic, …'
+    """
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
+
+
 _ONE_WORD = re.compile(r"[A-Z]?[a-z]{2,}")
 
 

@@ -15,7 +15,8 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.exceptions import EstimationError, VcompWarning
-from vcomp.gtheory.study import project
+from vcomp.gtheory.study import DStudy
+from vcomp.gtheory.study_record import project
 from vcomp.inference.intervals import level_variances
 from vcomp.inference.intervals.limits import FromComponents, IntervalName, IntervalSource
 from vcomp.inference.quantities import VarianceComponents
@@ -75,7 +76,7 @@ def with_exact_f(
         return ends
     taken = ends.copy()
     source = FromComponents(components, "auto", "zero")
-    study = project(components, prepared.plan, alpha=ALPHA, source=source)
+    study = project(DStudy, components, prepared.plan, alpha=ALPHA, source=source)
     for name in ("Erho2", "Phi"):
         column = prepared.names.index(name)
         taken[:, column] = study.columns[f"{name}_low"][0], study.columns[f"{name}_high"][0]

@@ -16,7 +16,7 @@ import vcomp
 from tests.helpers.examples import examples
 from tests.helpers.printed_tables import fixed_column, printed_columns
 from vcomp.exceptions import EstimationError, PlanError
-from vcomp.inference.intervals.robust import robust_covariance
+from vcomp.inference.intervals.component_squares import robust_covariance
 from vcomp.model import record_of
 from vcomp.presets.component_sums import SummedComponents
 from vcomp.presets.gauge import _GRADES, _categories, _grade, _pooling

@@ -20,7 +20,7 @@ from vcomp.estimators.likelihood import EngineLimits, difference_variances
 from vcomp.exceptions import DataError, EstimationError, FormulaError, PlanError
 from vcomp.inference.hypotheses import ContrastTest
 from vcomp.inference.pairwise import adjusted
-from vcomp.model.level_comparisons import _largest, _pairs, _values
+from vcomp.model.level_comparisons import _pairs, _values
 
 
 def deterministic():
@@ -603,8 +603,11 @@ def test_differences_without_error_are_certain():
 
 
 def test_differences_without_error_have_no_correlations():
+    se, df = np.array([1.0, 0.0]), np.full(2, 5.0)
+    tests = ContrastTest(np.ones(2), se, df, np.full(2, np.nan), np.full(2, np.nan))
+    pairs = np.array([0, 0]), np.array([1, 2])
     with pytest.raises(EstimationError, match="standard errors above zero"):
-        _largest(np.diag([1.0, 0.0]), np.array([1.0, 0.0]), None)
+        _values("dunnett", tests, lambda: np.diag(se), pairs, 0.05)
 
 
 @pytest.mark.parametrize(("levels", "baseline"), [("ab", None), ("abc", "a"), ("abc", None)])

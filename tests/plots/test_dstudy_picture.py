@@ -18,7 +18,8 @@ from tests.helpers.drawn_axes import (
 from vcomp import plots
 from vcomp.exceptions import DataError, PlanError
 from vcomp.gtheory.plan import make_plans
-from vcomp.gtheory.study import project
+from vcomp.gtheory.study import DStudy
+from vcomp.gtheory.study_record import project
 from vcomp.inference.intervals.limits import Limits
 from vcomp.plots.dependability import Required
 
@@ -201,7 +202,7 @@ class Slow:
 
 def test_slow_intervals_stand_at_the_planned_sizes_alone():
     g = vcomp.from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).components
-    study = project(g, make_plans(g, n={"i": [10, 20]}), source=Slow())
+    study = project(DStudy, g, make_plans(g, n={"i": [10, 20]}), source=Slow())
     ax = study.plot()
     assert not bands(ax)
     ends = np.array([segment[:, 1] for segment in segments(ax)])

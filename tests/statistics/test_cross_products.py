@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import vcomp
 from tests.helpers.examples import examples
 from vcomp.statistics.cross_products import RollUp, accumulate, cell_moments, resum, row_blocks
-from vcomp.statistics.crossed_table import tabulate
+from vcomp.statistics.two_term_tables import tabulate
 
 CLOSE = {"rtol": 1e-11, "atol": 1e-11}
 TERMS = ("a", "b", "c", "d", "a:b", "a:c", "b:d", "a:b:c")

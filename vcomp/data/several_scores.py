@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vcomp._typing import LongArray
+from vcomp.data.parts import plain_label
 from vcomp.display import listed
 from vcomp.exceptions import DataError
 from vcomp.formula import BrennanDesign, design_effects, quoted
@@ -85,8 +86,9 @@ def several_scores(
     if of_measures:
         name = of_measures[0]
         levels = frame[name].dropna().unique()
-        several = listed([repr(_plain(level)) for level in levels[:3]]) + ", …" * (len(levels) > 3)
-        keep = f"data[data[{name!r}] == {_plain(levels[0])!r}]"
+        several = listed([repr(plain_label(level)) for level in levels[:3]])
+        several += ", …" * (len(levels) > 3)
+        keep = f"data[data[{name!r}] == {plain_label(levels[0])!r}]"
         found = f"{text}: {name!r} holds different measures ({several}); keep one: {keep}"
         return SeveralScoresError(found, [name], None, None)
     facets = [name for name in columns if name.lower() not in _REPEATS]
@@ -230,7 +232,3 @@ def _factor(frame: pd.DataFrame, name: str) -> str:
     """Return a column as a factor of the fixed part: numbers need C()."""
     written = quoted(name)
     return f"C({written})" if frame[name].dtype.kind in "iufb" else written
-
-
-def _plain(level: Any) -> Any:
-    return level.item() if isinstance(level, np.generic) else level

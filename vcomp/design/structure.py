@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -93,10 +93,6 @@ class ConnectedPart:
 
 _NAMED = 2
 """Variances of a covariance matrix that are named."""
-
-
-def _shortened(names: Sequence[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +220,7 @@ class Structure:
                 component = RESIDUAL
             holds = self.terms.get(component or "", ())
             if component is not None and component in self.slopes:
-                component = _shortened(self.slopes[component])
+                component = display.shortened(self.slopes[component], _NAMED)
             places.append(EffectPlace(effect, component, holds))
         return tuple(places)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -142,8 +142,8 @@ def left_out(
         parts = [f"{name} {display.count(n)}" for name, n in counts.items() if n]
         are = "row has" if len(rows) == 1 else "rows have"
         said.append(
-            f"{display.count(len(rows))} {are} no score: {_first(parts)}. If a model is "
-            "more often without a score where it would be wrong, its score is too high."
+            f"{display.count(len(rows))} {are} no score: {display.shortened(parts, _SHOWN)}. If a "
+            "model is more often without a score where it would be wrong, its score is too high."
         )
     unreadable = int(scores.report["unreadable"].sum())
     if unreadable:
@@ -188,7 +188,7 @@ def _chosen(table: pd.DataFrame, where: Mapping[str, Any] | None) -> pd.DataFram
         if unknown is not None:
             raise PlanError(
                 f"column {name!r} has no level {unknown!r}{did_you_mean(unknown, list(known))}; "
-                f"it has {_first(list(map(repr, known)))}",
+                f"it has {display.shortened(list(map(repr, known)), _SHOWN)}",
                 column=name,
                 level=unknown,
             )
@@ -196,10 +196,6 @@ def _chosen(table: pd.DataFrame, where: Mapping[str, Any] | None) -> pd.DataFram
     if where and table.empty:
         raise PlanError(f"no row has all of where={where!r}")
     return table
-
-
-def _first(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
 
 
 def _as_texts(given: Any) -> list[str]:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from vcomp import display
 from vcomp.data import InJson
-from vcomp.gtheory import study_record
-from vcomp.gtheory.plan import DStudyPlan, make_plans
+from vcomp.gtheory.plan import make_plans
 from vcomp.gtheory.power import (
     ERRORS,
     OF_TESTS,
@@ -29,7 +28,13 @@ from vcomp.gtheory.power import (
 )
 from vcomp.gtheory.projection import CoefficientName, ObjectiveName, PlannedName
 from vcomp.gtheory.requirement import Requirement
-from vcomp.gtheory.study_record import StudyRecord, every_requirement, of_level, study_table
+from vcomp.gtheory.study_record import (
+    StudyRecord,
+    every_requirement,
+    of_level,
+    project,
+    study_table,
+)
 from vcomp.gtheory.study_views import (
     draw,
     draw_phi_lambda,
@@ -668,26 +673,4 @@ def dstudy(
         source = FromComponents(components, interval, negative)
     else:
         source = check_source(interval)
-    return project(components, plan, alpha=alpha, negative=negative, source=source)
-
-
-def project(
-    components: VarianceComponents,
-    plan: DStudyPlan,
-    *,
-    alpha: float = 0.05,
-    negative: Projected = "zero",
-    source: IntervalSource | None = None,
-) -> DStudy:
-    """Return the D-study of a plan; see :func:`~vcomp.gtheory.study_record.project`.
-
-    Examples
-    --------
-    >>> from vcomp.gtheory import from_components, make_plans
-    >>> g = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).components
-    >>> project(g, make_plans(g, n={"i": 10})).columns["Erho2"].round(4)
-    array([0.8333])
-    """
-    return study_record.project(
-        DStudy, components, plan, alpha=alpha, negative=negative, source=source
-    )
+    return project(DStudy, components, plan, alpha=alpha, negative=negative, source=source)

@@ -596,34 +596,6 @@ def check_policy(negative: str) -> None:
         raise PlanError(f"negative must be 'zero' or 'keep', not {negative!r}")
 
 
-Transform: TypeAlias = Callable[[FloatArray], FloatArray]
-
-
-def _identity(x: FloatArray) -> FloatArray:
-    return x
-
-
-def _logit(x: FloatArray) -> FloatArray:
-    from scipy.special import logit
-
-    return logit(x)
-
-
-def _share(x: FloatArray) -> FloatArray:
-    from scipy.special import expit
-
-    return expit(x)
-
-
-TRANSFORMS: dict[Scale, tuple[Transform, Transform]] = {
-    "real": (_identity, _identity),
-    "variance": (np.log, np.exp),
-    "share": (_logit, _share),
-    "correlation": (np.arctanh, np.tanh),
-}
-"""Transformations to the real line and back, by range of values."""
-
-
 @dataclass(frozen=True, slots=True)
 class EstimatedQuantity(display.PrintsAsSentence):
     """The estimate of one quantity with its standard error and interval.

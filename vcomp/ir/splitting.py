@@ -24,13 +24,7 @@ from vcomp.exceptions import (
     warn,
 )
 from vcomp.ir.agreement import MeanMeasure, Measure, check_sizes, named, whole
-from vcomp.ir.curve import (
-    COLUMNS,
-    MODELS,
-    AccuracyCurve,
-    Model,
-    fit_curves,
-)
+from vcomp.ir.curve import COLUMNS, MODELS, AccuracyCurve, Model, fit_curves
 from vcomp.ir.measures import several
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix, complete
 from vcomp.ir.splits import (

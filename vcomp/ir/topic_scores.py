@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, overload
@@ -19,6 +18,7 @@ from vcomp.ir.runs import (
     each_measure,
     fields_of,
     find_files,
+    is_path,
     matrix_of,
     wrong_line,
 )
@@ -174,27 +174,23 @@ def read_scores(
 
 def _systems(source: Any, names: Sequence[str], name_by: str) -> Iterator[_System]:
     """Yield the systems of a source, with their scores."""
-    if isinstance(source, Mapping) and not all(map(_is_path, source.values())):
+    if isinstance(source, Mapping) and not all(map(is_path, source.values())):
         for name, scores in source.items():
             what = f"run {str(name)!r}"
-            if _is_path(scores):
+            if is_path(scores):
                 yield from _file_systems(_one_path(scores, what), str(name), names, name_by)
             else:
                 yield _System(str(name), what, _scores_of(scores, names, what))
         return
-    parts = [source] if _is_path(source) or _is_single(source) else source
+    parts = [source] if is_path(source) or _is_single(source) else source
     if isinstance(parts, Iterable) and not isinstance(parts, Mapping):
         parts = list(parts)
-        if parts and not any(map(_is_path, parts)):
+        if parts and not any(map(is_path, parts)):
             for part in parts:
                 yield from _named_systems(part)
             return
     for given, path in find_files(source):
         yield from _file_systems(path, given, names, name_by)
-
-
-def _is_path(source: object) -> bool:
-    return isinstance(source, str | os.PathLike)
 
 
 def _is_single(source: Any) -> bool:

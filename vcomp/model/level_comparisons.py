@@ -33,14 +33,10 @@ from vcomp.inference.pairwise import (
     CorrectionName,
     Pairs,
     PairwiseComparisons,
-    Tail,
-    maximum_of_correlated,
-    maximum_of_normals,
+    largest_difference,
     pairs_table,
     pairs_with_baseline,
-    product_loadings,
     range_of_normals,
-    root_of_covariance,
     simultaneous,
 )
 from vcomp.model.estimates import fixed_fit
@@ -72,11 +68,6 @@ _DEGREES = {
 }
 _ROBUST = "variances from the rows"
 _SHRUNKEN = "shrunken, of predicted effects"
-
-_BY_POINTS = (
-    "Differences have other correlations than in balanced layouts: p-values and intervals are by "
-    "quasi-Monte Carlo, to about three digits."
-)
 
 _BYTES = 400.0
 """Peak memory of a pair in bytes, in the table and while it is computed."""
@@ -520,7 +511,12 @@ def _values(
             k = 1 + int(max(pairs[0].max(), pairs[1].max()))
             statistic, tail, scale = np.sqrt(2.0) * np.abs(ratio), range_of_normals(k), 0.5**0.5
         else:
-            tail, how = _largest(covariance(), se, pairs if test == "max-t" else None)
+            if not (se > 0.0).all():
+                raise EstimationError(
+                    f"test={test!r} needs differences with standard errors above zero; use "
+                    "test='t'"
+                )
+            tail, how = largest_difference(covariance(), se, pairs if test == "max-t" else None)
             statistic, scale = np.abs(ratio), 1.0
         if test == "tukey":
             values["statistic"] = statistic
@@ -528,37 +524,6 @@ def _values(
         low, high = d - scale * critical * se, d + scale * critical * se
         notes = [*_on_approximation(test, tests), *([how] if how else [])]
     return values | {"low": low, "high": high}, (*_on_degrees(tests), *notes)
-
-
-def _largest(covariance: FloatArray, se: FloatArray, pairs: Pairs | None) -> tuple[Tail, str]:
-    """Return the tail of the largest difference, and a note on its computation.
-
-    Parameters
-    ----------
-    covariance : of differences to one level: the baseline, or the first of all pairs
-    se : (m,) standard errors of the compared differences
-    pairs : that are compared; those with the baseline if None
-
-    Raises
-    ------
-    EstimationError
-        If a difference has no standard error.
-    """
-    if not (se > 0.0).all():
-        test = "dunnett" if pairs is None else "max-t"
-        raise EstimationError(
-            f"test={test!r} needs differences with standard errors above zero; use test='t'"
-        )
-    root = root_of_covariance(covariance)
-    if pairs is None:
-        loadings = product_loadings(covariance / np.outer(se, se))
-        if loadings is not None:
-            return maximum_of_normals(loadings), ""
-        rows = root[1:]
-    else:
-        rows = root[pairs[0]] - root[pairs[1]]
-    lengths = np.sqrt(np.square(rows).sum(axis=1))
-    return maximum_of_correlated(rows / lengths[:, None]), _BY_POINTS
 
 
 def _on_error(record: FitRecord, compared: ComparedLevels, pairs: Pairs) -> Iterator[str]:

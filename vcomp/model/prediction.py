@@ -17,13 +17,7 @@ from vcomp.estimators.likelihood import MatricesLikelihood, Solution, prediction
 from vcomp.exceptions import DataError, EstimationError, check_alpha, guarded
 from vcomp.inference import resampling
 from vcomp.inference.intervals import normal_quantile
-from vcomp.model.located_rows import (
-    Level,
-    Located,
-    NewLevels,
-    included_terms,
-    slope_columns,
-)
+from vcomp.model.located_rows import Level, Located, NewLevels, included_terms, slope_columns
 from vcomp.model.row_access import Fitted, RowAccess
 from vcomp.numerics import dense_columns
 from vcomp.statistics.batches import SummedData

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray, LongArray
 from vcomp.design import number_combinations
 from vcomp.exceptions import PlanError, did_you_mean, guarded
@@ -418,10 +419,10 @@ class RankedFit:
         """Return the differences between the objects of measurement in the data."""
         record, components = self.record, self.components
         if record.exog_names != ("Intercept",):
+            covariates = display.shortened(record.exog_names, _SHOWN) or "no intercept"
             raise PlanError(
                 "rank accuracy needs a formula without covariates, and this one has "
-                f"{_first(record.exog_names) or 'no intercept'}; make a facet random and pass "
-                "fixed=..."
+                f"{covariates}; make a facet random and pass fixed=..."
             )
         options = PlanOptions(
             object=plan.object,
@@ -467,11 +468,6 @@ class RankedFit:
             chunk.counts,
             loadings,
         )
-
-
-def _first(names: Sequence[str]) -> str:
-    """Return the first names for a message."""
-    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
 
 
 def _refuse_other_levels(plan: DStudyPlan, own: DStudyPlan) -> None:

@@ -25,12 +25,7 @@ from vcomp.exceptions import DataError, VcompError, check_alpha, did_you_mean, g
 from vcomp.formula import RESIDUAL, in_python, left_out_note
 from vcomp.inference import NOT_CONVERGED
 from vcomp.inference.hypotheses import degrees_of_freedom
-from vcomp.inference.intervals import (
-    IntervalSource,
-    Limits,
-    note_on_scores,
-    wald_interval,
-)
+from vcomp.inference.intervals import IntervalSource, Limits, note_on_scores, wald_interval
 from vcomp.model.estimates import (
     component_limits,
     covariance_beside,

@@ -15,14 +15,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_alpha, guarded
 from vcomp.formula import REPLICATE, refuse
-from vcomp.gtheory import (
-    DStudyPlan,
-    HasDStudies,
-    MeanOfScores,
-    all_sizes,
-    make_plans,
-    weights,
-)
+from vcomp.gtheory import DStudyPlan, HasDStudies, MeanOfScores, all_sizes, make_plans, weights
 from vcomp.inference import Projected, VarianceComponents, check_policy
 from vcomp.inference.intervals import FromComponents, IntervalSource, wald_interval
 from vcomp.model.interval_sources import IntervalMethod, pooled_source, source_of

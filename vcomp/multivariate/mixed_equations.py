@@ -16,14 +16,9 @@ from __future__ import annotations
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators.likelihood import InformationKind, LastPoint, elements
+from vcomp.estimators.likelihood import InformationKind, LastPoint, elements, factor_of
 from vcomp.exceptions import EstimationError
-from vcomp.multivariate.stage_equations import (
-    CHUNK,
-    EquationsPoint,
-    GroupClass,
-    equations_of,
-)
+from vcomp.multivariate.stage_equations import CHUNK, EquationsPoint, GroupClass, equations_of
 from vcomp.multivariate.stage_traces import (
     average_information,
     expected_of_outer,
@@ -32,21 +27,6 @@ from vcomp.multivariate.stage_traces import (
 )
 from vcomp.multivariate.variables import VariableLayout
 from vcomp.numerics import Positive, slices
-
-
-def root(S: FloatArray) -> FloatArray:
-    """Return L with LL' = S for a positive semidefinite S.
-
-    Examples
-    --------
-    >>> L = root(np.array([[4.0, 4.0], [4.0, 4.0]]))
-    >>> (L @ L.T).round(12)
-    array([[4., 4.],
-           [4., 4.]])
-    """
-    values, vectors = np.linalg.eigh(S)
-    return vectors * np.sqrt(np.maximum(values, 0.0))
-
 
 _DENSE_ROWS = 1000
 """Largest number of scores for the expected information."""
@@ -166,7 +146,7 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
         y1, y2, y3 = (stage.places @ Ry for stage in eq.stages)
         # First stage
         D = (eq.counts.own @ flat).reshape(-1, v, v)
-        L = root(S[plan.first])
+        L = factor_of(S[plan.first])
         F1, W1, log_1 = _factor(D, L)
         E1 = F1 @ F1.transpose(0, 2, 1)
         inner = self._inner(flat)
@@ -301,7 +281,7 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
         """Return both Ψ, `half`, the sum of log determinants, and a with the effects La."""
         v = self._v
         x, e = slice(omega.shape[0] - v, None), slice(0, omega.shape[0] - v)
-        roots = [root(S[t]) for t in self._plan.outer]
+        roots = [factor_of(S[t]) for t in self._plan.outer]
         across = [L.T for L in roots]
         H = self._scaled(omega[:, e], roots)  # Ω L of the other terms
         inner = Positive(np.eye(H.shape[1]) + self._scaled(H[e].T, roots).T)
@@ -336,7 +316,7 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
         v, plan = self._v, self._plan
         L = np.zeros((plan.n_slots, v, plan.n_slots, v))
         for slot, t in enumerate(plan.term_of_slot):
-            L[slot, :, slot] = root(S[t])
+            L[slot, :, slot] = factor_of(S[t])
         return L.reshape(plan.n_slots * v, plan.n_slots * v)
 
     def _along(

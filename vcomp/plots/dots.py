@@ -41,6 +41,9 @@ _LONGEST = 1e-2
 _TINY = 1e-290
 """Smallest component on a logarithmic axis; with a margin below it the axis would end at zero."""
 
+_MOST_LEVELS = 100
+"""Largest number of levels whose effects are drawn."""
+
 _WIDEST = 1e-9
 """Components this many times below the largest are drawn at its edge, as zero is."""
 
@@ -204,7 +207,7 @@ def effects(
     *,
     quantity: str = "predicted effect",
     alpha: float = 0.05,
-    max_levels: int = 100,
+    max_levels: int = _MOST_LEVELS,
     ax: Any | None = None,
 ) -> Any:
     """Draw the predicted effects of a term, sorted, with their intervals.
@@ -248,8 +251,7 @@ def effects(
     """
     _check_effects(frame, term, alpha, max_levels)
     order = np.argsort(frame["estimate"].to_numpy(dtype=float), kind="stable")
-    few = _are_few(len(frame), max_levels)
-    ax = new_axes(ax, (6.0, _height(len(frame), max_levels) if few else 4.0))
+    ax = new_axes(ax, (6.0, _height(len(frame), max_levels)))
     _caterpillar(ax, frame, term, order, max_levels, alpha, quantity)
     return ax
 
@@ -258,7 +260,6 @@ def effects_of_bar(
     frames: Mapping[str, pd.DataFrame],
     *,
     alpha: float = 0.05,
-    max_levels: int = 100,
     ax: Any | None = None,
 ) -> list[Any]:
     """Draw the predicted effects of a bar with slopes side by side, sorted by the first of them.
@@ -267,7 +268,6 @@ def effects_of_bar(
     ----------
     frames : name of each effect → its frame, as of :func:`effects`; all have the same levels
     alpha : intervals of the frames have confidence 1 − alpha
-    max_levels : most levels that are drawn, at least 2
     ax : matplotlib axes, as many as effects; those of a new figure if None
 
     Returns
@@ -299,12 +299,11 @@ def effects_of_bar(
         raise DataError("there are no effects to draw")
     first = next(iter(frames.values()))
     for term, frame in frames.items():
-        _check_effects(frame, term, alpha, max_levels)
+        _check_effects(frame, term, alpha, _MOST_LEVELS)
     order = np.argsort(first["estimate"].to_numpy(dtype=float), kind="stable")
-    height = _height(len(first), max_levels) if _are_few(len(first), max_levels) else 4.0
-    drawn = panels(ax, len(frames), (4.0, height))
+    drawn = panels(ax, len(frames), (4.0, _height(len(first), _MOST_LEVELS)))
     for panel, (term, frame) in zip(drawn, frames.items(), strict=True):
-        _caterpillar(panel, frame.loc[first.index], term, order, max_levels, alpha)
+        _caterpillar(panel, frame.loc[first.index], term, order, _MOST_LEVELS, alpha)
     return drawn
 
 
@@ -323,7 +322,7 @@ def _are_few(n: int, max_levels: int) -> bool:
 
 
 def _height(n: int, max_levels: int) -> float:
-    return max(4.0, 1.0 + 0.19 * min(n, max_levels))
+    return max(4.0, 1.0 + 0.19 * n) if _are_few(n, max_levels) else 4.0
 
 
 def _caterpillar(

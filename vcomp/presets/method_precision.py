@@ -14,12 +14,7 @@ from vcomp.exceptions import PlanError, check_alpha, check_known, did_you_mean
 from vcomp.formula import REPLICATE, closure, parse
 from vcomp.gtheory import PublishedComponents, all_sizes
 from vcomp.inference import Projected, Quantities, VarianceComponents, check_policy
-from vcomp.model import (
-    IntervalMethod,
-    VarianceComponentsResults,
-    kept_response,
-    record_of,
-)
+from vcomp.model import IntervalMethod, VarianceComponentsResults, kept_response, record_of
 from vcomp.presets.component_sums import (
     SummedComponents,
     check_facet,

@@ -24,14 +24,7 @@ from vcomp.design import (
     find_combinations,
     number_combinations,
 )
-from vcomp.numerics import (
-    MANY_ROWS,
-    THREADS,
-    MixedColumns,
-    available_bytes,
-    check_memory,
-    slices,
-)
+from vcomp.numerics import MANY_ROWS, THREADS, MixedColumns, available_bytes, check_memory, slices
 from vcomp.numerics.kernels import group_sums, place_rows
 from vcomp.statistics.cross_products import cell_moments
 from vcomp.statistics.groupings import (

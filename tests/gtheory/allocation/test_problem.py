@@ -14,7 +14,8 @@ from vcomp.gtheory.allocation.cost import Cost, read_cost
 from vcomp.gtheory.allocation.problem import evaluate, make_problem, read_bounds
 from vcomp.gtheory.plan import make_plans
 from vcomp.gtheory.published import from_components
-from vcomp.gtheory.study import dstudy, project
+from vcomp.gtheory.study import DStudy, dstudy
+from vcomp.gtheory.study_record import project
 
 TREC5 = from_components(BODOFF_LI).components
 COMPOSITE = gstudy(
@@ -50,7 +51,7 @@ def test_errors_are_those_of_the_dstudy(components, design, given_plan, relative
     plan = make_plans(components, design, object_, sizes, **rest)
     problem = make_problem(components, plan, read_cost(lambda **n: 1), {}, relative=relative)
     chosen = np.array(rows, dtype=float)[:, : len(problem.facets)]
-    study = project(components, replace(plan, sizes=problem.sizes(chosen)))
+    study = project(DStudy, components, replace(plan, sizes=problem.sizes(chosen)))
     column = "rel_err_var" if relative else "abs_err_var"
     errors = problem.errors(chosen, components.values)
     np.testing.assert_allclose(errors, study.columns[column], rtol=1e-12, atol=1e-15)

@@ -20,7 +20,7 @@ from vcomp.inference.hypotheses.component_tests import (
     robust_ratio,
     synthesised_ratio,
 )
-from vcomp.inference.intervals.classical import MeanSquares
+from vcomp.inference.intervals.component_squares import MeanSquares
 
 # The mean square that is divided by, of every term; None where no single one will do.
 DENOMINATORS = {

@@ -12,7 +12,7 @@ from scipy import stats as distributions
 import vcomp
 from tests.inference.intervals.test_robust import levels_of
 from vcomp.inference.hypotheses.fixed_effects import Clustered
-from vcomp.inference.intervals.robust import robust_mean_squares
+from vcomp.inference.intervals.component_squares import robust_mean_squares
 from vcomp.inference.quantities import LevelVariances
 
 DESIGNS = {

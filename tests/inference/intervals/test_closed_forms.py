@@ -10,9 +10,6 @@ from scipy import stats
 
 from vcomp.gtheory import from_components
 from vcomp.inference.intervals import note_on_scores
-from vcomp.inference.intervals.classical import (
-    unbiased_covariance,
-)
 from vcomp.inference.intervals.closed_forms import (
     arteaga_interval,
     erho2_of,
@@ -20,6 +17,7 @@ from vcomp.inference.intervals.closed_forms import (
     log_interval,
     phi_of,
 )
+from vcomp.inference.intervals.component_squares import unbiased_covariance
 from vcomp.inference.intervals.level_passes import LevelSums
 from vcomp.inference.quantities import TwoWayMeanSquares
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from tests.helpers.kernel_twins import lower_limit
-from vcomp.inference.intervals.classical import (
+from vcomp.inference.intervals.modified_large_sample import (
     Reach,
     _expanded,
     _Expansion,

@@ -11,15 +11,15 @@ import pytest
 import vcomp
 from vcomp.gtheory.published import from_components
 from vcomp.inference import VarianceComponents
-from vcomp.inference.intervals.classical import (
+from vcomp.inference.intervals.component_squares import (
     _KNOWN,
     MeanSquares,
     _basis,
     _correlation,
     _expected,
     mean_squares,
-    rests_on_two,
 )
+from vcomp.inference.intervals.modified_large_sample import rests_on_two
 
 DESIGNS = {
     "y ~ (1|a)": (("a", "r"), (7, 4)),

@@ -9,13 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tests.helpers.examples import examples
-from vcomp.inference.intervals.classical import (
-    MeanSquares,
-    _reach,
-    linear_limits,
-    ratio_limits,
-)
 from vcomp.inference.intervals.closed_forms import feldt_interval
+from vcomp.inference.intervals.component_squares import MeanSquares
+from vcomp.inference.intervals.modified_large_sample import _reach, linear_limits, ratio_limits
 from vcomp.inference.quantities import TwoWayMeanSquares
 
 

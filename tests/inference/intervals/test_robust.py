@@ -16,7 +16,14 @@ import vcomp
 from tests.helpers.examples import examples
 from vcomp.estimators.likelihood import prediction_engine
 from vcomp.exceptions import EstimationError
-from vcomp.inference.intervals.classical import mean_squares
+from vcomp.inference.intervals.component_squares import (
+    _Relation,
+    _variances,
+    mean_squares,
+    robust_covariance,
+    robust_mean_squares,
+    with_influences,
+)
 from vcomp.inference.intervals.influences import (
     FEWEST,
     _by_set,
@@ -28,13 +35,6 @@ from vcomp.inference.intervals.influences import (
 )
 from vcomp.inference.intervals.level_passes import _FEW_ROWS, sum_influences
 from vcomp.inference.intervals.margin_sums import DenseLimits, LevelLayout
-from vcomp.inference.intervals.robust import (
-    _Relation,
-    _variances,
-    robust_covariance,
-    robust_mean_squares,
-    with_influences,
-)
 
 
 def crossed(sizes, seed=0, missing=0.0):

@@ -12,14 +12,14 @@ from scipy.stats import t as student
 
 from vcomp.inference.pairwise import (
     maximum_of_correlated,
-    maximum_of_normals,
-    product_loadings,
     range_of_normals,
     simultaneous,
 )
 from vcomp.inference.pairwise.tails import (
     Tail,
+    maximum_of_normals,
     probabilities_of_best,
+    product_loadings,
     root_of_differences,
     studentized_isf,
     studentized_sf,

@@ -17,8 +17,7 @@ from vcomp.formula import parse
 from vcomp.io import open_source
 from vcomp.statistics.batches.cell_table import sum_cells
 from vcomp.statistics.batches.collapsed_cells import PartSums, collapse_plan
-from vcomp.statistics.batches.passes import Batches, Coder, gather
-from vcomp.statistics.batches.row_coding import learn_in_passes
+from vcomp.statistics.batches.passes import Batches, Coder, gather, learn_in_passes
 
 SEALED = ["nested, balanced", "per document", "single cells", "deep", "deep, replicated"]
 

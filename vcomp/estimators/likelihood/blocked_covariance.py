@@ -17,12 +17,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.display import listed, memory
-from vcomp.estimators.likelihood.equations import (
-    Equations,
-    Planner,
-    Point,
-    random_part,
-)
+from vcomp.estimators.likelihood.equations import Equations, Planner, Point, random_part
 from vcomp.estimators.likelihood.sparse_equations import Tables
 from vcomp.estimators.likelihood.totals import Columns, Forms
 from vcomp.exceptions import EstimationError

@@ -102,7 +102,15 @@ def linked_blocks(linked: BoolArray) -> list[Block]:
 
 
 def factor_of(S: FloatArray) -> FloatArray:
-    """Return L with orthogonal columns of S = LL'."""
+    """Return L with orthogonal columns of S = LL', which is positive semidefinite.
+
+    Examples
+    --------
+    >>> L = factor_of(np.array([[4.0, 4.0], [4.0, 4.0]]))
+    >>> (L @ L.T).round(12)
+    array([[4., 4.],
+           [4., 4.]])
+    """
     values, vectors = np.linalg.eigh(S)
     return vectors * np.sqrt(np.maximum(values, 0.0))
 

@@ -17,7 +17,7 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.blocked_covariance import last_form, with_residual_forms
 from vcomp.estimators.likelihood.engine import Cancellation, Curvature, Squares
 from vcomp.estimators.likelihood.totals import Totals, TotalsEngine
-from vcomp.numerics import COSTS, Positive, limited_blas, solve
+from vcomp.numerics import COSTS, Positive, limited_blas
 from vcomp.statistics import CrossedTable
 
 _SMALL = 1e-3
@@ -102,15 +102,6 @@ class CrossedLikelihood(TotalsEngine[_Point]):
         """Return the observed information near the maximum, except for the last step."""
         is_last = decrement < _LAST and self.seconds >= _QUICK
         return None if is_last else super().curvature(v, decrement, squares)
-
-    def mivque0(self) -> FloatArray:
-        """Return the MIVQUE(0) estimates, which may be negative."""
-        total = self._squares(self._at(np.array([0.0, 0.0, 1.0])))
-        return solve(total.expected(reml=True), total.quadratics)
-
-    def quadratic_forms(self) -> FloatArray:
-        """Return tr(Q V_t Q V_u) with Q = I − X(X'X)⁻¹X', the residual last."""
-        return self._squares(self._at(np.array([0.0, 0.0, 1.0]))).expected(reml=True)
 
     def _projections(self, point: _Point) -> list[FloatArray]:
         return [rows.T for rows in point.projected]

@@ -488,14 +488,12 @@ class Point:
         """
         return [t for t in self.active if np.isfinite(self.v[t])]
 
-    def between_groups(
-        self, terms: Sequence[int], *, with_fixed: bool, limits: SquareLimits = _LIMITS
-    ) -> FloatArray:
+    def between_groups(self, terms: Sequence[int], *, with_fixed: bool) -> FloatArray:
         """Return Z'QZ of the groups of some terms, (q, q), by a solve for each of them."""
         columns = [
             np.concatenate([block[u] for u in terms])
             for t in terms
-            for block in self._columns_of(t, limits.slab_bytes, with_fixed=with_fixed)
+            for block in self._columns_of(t, _LIMITS.slab_bytes, with_fixed=with_fixed)
         ]
         between: FloatArray = np.concatenate(columns, axis=1)
         return 0.5 * (between + between.T)

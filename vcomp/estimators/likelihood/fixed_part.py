@@ -22,14 +22,7 @@ from vcomp.estimators.likelihood.blocked_covariance import last_form, with_resid
 from vcomp.estimators.likelihood.engine import FixedForms, SummedEngine
 from vcomp.estimators.likelihood.equations import Point
 from vcomp.formula import WIDE
-from vcomp.numerics import (
-    Positive,
-    available_bytes,
-    check_memory,
-    slices,
-    solve,
-    solve_positive,
-)
+from vcomp.numerics import Positive, available_bytes, check_memory, slices, solve, solve_positive
 from vcomp.statistics import CrossProducts, WideProducts
 
 

@@ -24,12 +24,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.estimators.likelihood.block_equations import BlockEquations, BlockSums
 from vcomp.estimators.likelihood.block_point import BlockPoint
-from vcomp.estimators.likelihood.cone import (
-    ConeMaximum,
-    ConeSearch,
-    elements,
-    positive_part,
-)
+from vcomp.estimators.likelihood.cone import ConeMaximum, ConeSearch, elements, positive_part
 from vcomp.estimators.likelihood.engine import FixedForms, InformationKind, LastPoint, Solution
 from vcomp.estimators.likelihood.matrices_point import MatricesPoint, congruence
 from vcomp.exceptions import EstimationError

@@ -23,12 +23,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.estimate import Estimate, Iteration, Maximum, StepKind
 from vcomp.estimators.likelihood.climbing import INSIDE, OTHER_STEPS, STUCK, Place
-from vcomp.estimators.likelihood.engine import (
-    Curvature,
-    Derivatives,
-    Likelihood,
-    LikelihoodEngine,
-)
+from vcomp.estimators.likelihood.engine import Curvature, Derivatives, Likelihood, LikelihoodEngine
 from vcomp.estimators.likelihood.starts import OtherStarts, starts_on_grid
 from vcomp.estimators.options import Known
 from vcomp.exceptions import EstimationError

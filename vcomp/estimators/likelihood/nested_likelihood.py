@@ -18,7 +18,7 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.blocked_covariance import last_form, with_residual_forms
 from vcomp.estimators.likelihood.engine import Cancellation, Solution
 from vcomp.estimators.likelihood.totals import Totals, TotalsEngine
-from vcomp.numerics import COSTS, in_threads, limited_blas, slices, solve
+from vcomp.numerics import COSTS, in_threads, limited_blas, slices
 from vcomp.statistics import NestedTable, Statistics
 
 _SLAB = 2**20
@@ -113,15 +113,6 @@ class NestedTableLikelihood(TotalsEngine[_TablePoint]):
     def bytes(self) -> float:
         """Expected memory of one evaluation."""
         return 8.0 * (24.0 * min(_SLAB, self.table.counts.size) + 40.0 * self.n_fixed**2)
-
-    def mivque0(self) -> FloatArray:
-        """Return the MIVQUE(0) estimates, which may be negative."""
-        total = self._squares(self._at(np.array([0.0, 0.0, 1.0])))
-        return solve(total.expected(reml=True), total.quadratics)
-
-    def quadratic_forms(self) -> FloatArray:
-        """Return tr(Q V_t Q V_u) with Q = I − X(X'X)⁻¹X', the residual last."""
-        return self._squares(self._at(np.array([0.0, 0.0, 1.0]))).expected(reml=True)
 
     def _forms_of_effects(self, v: FloatArray, terms: Sequence[int]) -> None:
         """Return None: the groups are many."""

@@ -18,9 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
-from vcomp.estimators.likelihood.engine import (
-    Solution,
-)
+from vcomp.estimators.likelihood.engine import Solution
 from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.estimators.likelihood.totals import Columns, Covariance, Totals, TotalsEngine
 from vcomp.exceptions import EstimationError

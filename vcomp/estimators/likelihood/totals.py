@@ -26,7 +26,7 @@ from vcomp.estimators.likelihood.engine import (
     SummedEngine,
 )
 from vcomp.estimators.likelihood.starts import EffectForms
-from vcomp.numerics import Positive, solve_positive
+from vcomp.numerics import Positive, solve, solve_positive
 from vcomp.statistics import StratumStatistics
 
 if TYPE_CHECKING:
@@ -270,6 +270,16 @@ class TotalsEngine(LastPoint[AnyPoint], ExactEngine, SummedEngine):
     def least_squares(self) -> FloatArray:
         """Return the ordinary least squares estimate of the fixed effects."""
         return solve_positive(self.stats.XX, self.stats.Xy)
+
+    def mivque0(self) -> FloatArray:
+        """Return the MIVQUE(0) estimates, which may be negative."""
+        total = self._squares(self._at(np.append(np.zeros(self.stats.n_terms), 1.0)))
+        return solve(total.expected(reml=True), total.quadratics)
+
+    def quadratic_forms(self) -> FloatArray:
+        """Return tr(Q V_t Q V_u) with Q = I − X(X'X)⁻¹X', the residual last."""
+        residual_alone = np.append(np.zeros(self.stats.n_terms), 1.0)
+        return self._squares(self._at(residual_alone)).expected(reml=True)
 
     def loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood at components `v`, the residual last; equal to lme4's."""

@@ -26,10 +26,7 @@ from vcomp.estimators.quadratic.anova import (
     henderson1,
     without_rounding,
 )
-from vcomp.estimators.quadratic.quadratic_forms import (
-    TooLargeError,
-    stratum_quadratic_covariance,
-)
+from vcomp.estimators.quadratic.quadratic_forms import TooLargeError, stratum_quadratic_covariance
 from vcomp.estimators.quadratic.reductions import (
     REDUCTION_LIMITS,
     Adjustment,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -72,33 +72,48 @@ _VARIANCES = {
 """Error variances of standard errors, and the multiples of their squares."""
 
 
-class DifferenceGoal(Protocol):
-    """A goal whose error variance depends on its degrees of freedom."""
-
-    def aim(self, df: float) -> Aim:
-        """Return the error variance that the goal allows with some degrees of freedom."""
-
-    def df(self, problem: SizeProblem, rows: FloatArray) -> FloatArray:
-        """Return the degrees of freedom of the error variance at (m, F) sizes."""
-
-    def is_met(self, problem: SizeProblem, values: FloatArray, rows: FloatArray) -> FloatArray:
-        """Return whether (m, F) sizes reach the goal, with (k,) components."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class ErrorGoal:
-    """The width of an interval of a difference, or the mean size of sets of ranks, as the goal.
+class DifferenceGoal:
+    """A goal whose error variance depends on its degrees of freedom.
 
     Attributes
     ----------
     study : of the components
     test : of the differences
-    name : ``"width"`` or ``"rank_set"``
-    largest : that it may be
     """
 
     study: StudyRecord
     test: DifferenceTest
+
+    def df(self, problem: SizeProblem, rows: FloatArray) -> FloatArray:
+        """Return the degrees of freedom of the error variance at (m, F) sizes."""
+        plan = replace(problem.plan, sizes=problem.sizes(rows))
+        return difference_df(self.study, plan, self.test.n_objects)
+
+    def aim(self, df: float) -> Aim:
+        """Return the error variance that the goal allows with some degrees of freedom, as an aim.
+
+        Parameters
+        ----------
+        df : of the error variance
+        """
+        raise NotImplementedError
+
+    def is_met(self, problem: SizeProblem, values: FloatArray, rows: FloatArray) -> FloatArray:
+        """Return whether (m, F) sizes reach the goal, with (k,) components."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ErrorGoal(DifferenceGoal):
+    """The width of an interval of a difference, or the mean size of sets of ranks, as the goal.
+
+    Attributes
+    ----------
+    name : ``"width"`` or ``"rank_set"``
+    largest : that it may be
+    """
+
     name: str
     largest: float
 
@@ -110,19 +125,10 @@ class ErrorGoal:
         )
 
     def aim(self, df: float) -> Aim:
-        """Return the error variance that the goal allows with some degrees of freedom, as an aim.
-
-        Parameters
-        ----------
-        df : of the error variance
-        """
+        """Return the error variance that the goal allows, as an aim."""
         words = OF_TESTS[self.name].format(display.number(self.largest))
         goal = allowed_error(self.name, self.largest, df, self._tau, self.test)
         return Aim("rel_err_var", goal=goal, words=words)
-
-    def df(self, problem: SizeProblem, rows: FloatArray) -> FloatArray:
-        """Return the degrees of freedom of the error variance at (m, F) sizes."""
-        return _df_at(self.study, self.test, problem, rows)
 
     def is_met(self, problem: SizeProblem, values: FloatArray, rows: FloatArray) -> FloatArray:
         """Return whether (m, F) sizes reach the goal, with (k,) components."""
@@ -131,27 +137,16 @@ class ErrorGoal:
         return np.asarray(found <= self.largest)
 
 
-def _df_at(
-    study: StudyRecord, test: DifferenceTest, problem: SizeProblem, rows: FloatArray
-) -> FloatArray:
-    plan = replace(problem.plan, sizes=problem.sizes(rows))
-    return difference_df(study, plan, test.n_objects)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class PowerGoal:
+class PowerGoal(DifferenceGoal):
     """Power of a test of a difference, as the goal of a design.
 
     Attributes
     ----------
-    study : of the components
-    test : of the difference
     difference : the true one
     power : that the test is to have
     """
 
-    study: StudyRecord
-    test: DifferenceTest
     difference: float
     power: float
 
@@ -162,18 +157,9 @@ class PowerGoal:
         return f"power {power} at a difference of {difference}"
 
     def aim(self, df: float) -> Aim:
-        """Return the error variance that the goal allows with some degrees of freedom, as an aim.
-
-        Parameters
-        ----------
-        df : of the error variance
-        """
+        """Return the error variance that the goal allows, as an aim."""
         detected = self.test.detectable(self.power, 1.0, df)
         return Aim("rel_err_var", goal=0.5 * (self.difference / detected) ** 2, words=self.words)
-
-    def df(self, problem: SizeProblem, rows: FloatArray) -> FloatArray:
-        """Return the degrees of freedom of the error variance at (m, F) sizes."""
-        return _df_at(self.study, self.test, problem, rows)
 
     def is_met(self, problem: SizeProblem, values: FloatArray, rows: FloatArray) -> FloatArray:
         """Return whether (m, F) sizes have the power, with (k,) components."""

@@ -499,18 +499,17 @@ def sphericity(table: TwoWayTable) -> float:
     return float(min(1.0, squared / ((k - 1.0) * of_squares)))
 
 
-def f_level(table: TwoWayTable, epsilon: float, alpha: float = 0.05) -> float:
-    """Return the probability with which the F test of columns rejects a true null.
+def f_level(table: TwoWayTable, epsilon: float) -> float:
+    """Return the probability with which the F test of columns at .05 rejects a true null.
 
     Parameters
     ----------
     table : gives the degrees of freedom
     epsilon : of its sphericity (Box 1954: degrees of freedom times ε)
-    alpha : nominal level
     """
     from scipy.special import fdtrc
 
     n, k = table.values.shape
     df = ((k - 1.0), (n - 1.0) * (k - 1.0))
-    critical = f_quantile(1.0 - alpha, *df)
+    critical = f_quantile(0.95, *df)
     return float(fdtrc(epsilon * df[0], epsilon * df[1], critical))

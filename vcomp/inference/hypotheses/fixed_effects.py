@@ -80,8 +80,35 @@ class JointTest:
     scale: float = 1.0
 
 
+class _WithDegrees:
+    """Tests by a covariance matrix, with degrees of freedom of each combination."""
+
+    __slots__ = ()
+    cov_beta: Any
+
+    def degrees(self, L: FloatArray) -> FloatArray:
+        """Return the degrees of freedom of each row of `L`, (m,)."""
+        raise NotImplementedError
+
+    def test(self, L: FloatArray, estimate: FloatArray) -> ContrastTest:
+        """Return t-tests of the rows of `L`; `estimate` is Lβ̂ − c."""
+        se = _standard_errors(L, self.cov_beta)
+        return t_tests(estimate, se, self.degrees(L))
+
+    def joint(self, L: FloatArray, estimate: FloatArray, *, is_term: bool = False) -> JointTest:
+        """Return the F-test of all rows at once (Fai & Cornelius 1996; lmerTest's method).
+
+        Parameters
+        ----------
+        L, estimate : as of :meth:`test`
+        is_term : whether the rows have one unit, as contrasts of one factor, and are not put into
+            standard errors
+        """
+        return _rotated(L, estimate, self.cov_beta, self.degrees, is_term=is_term)
+
+
 @dataclass(frozen=True, slots=True)
-class Satterthwaite:
+class Satterthwaite(_WithDegrees):
     """Tests with Satterthwaite's degrees of freedom.
 
     Attributes
@@ -142,25 +169,9 @@ class Satterthwaite:
             df = 2.0 * np.square(q) / variance
         return np.where(q > 0.0, df, np.nan)
 
-    def test(self, L: FloatArray, estimate: FloatArray) -> ContrastTest:
-        """Return t-tests of the rows of `L`; `estimate` is Lβ̂ − c."""
-        se = _standard_errors(L, self.cov_beta)
-        return t_tests(estimate, se, self.degrees(L))
-
-    def joint(self, L: FloatArray, estimate: FloatArray, *, is_term: bool = False) -> JointTest:
-        """Return the F-test of all rows at once (Fai & Cornelius 1996; lmerTest's method).
-
-        Parameters
-        ----------
-        L, estimate : as of :meth:`test`
-        is_term : whether the rows have one unit, as contrasts of one factor, and are not put into
-            standard errors
-        """
-        return _rotated(L, estimate, self.cov_beta, self.degrees, is_term=is_term)
-
 
 @dataclass(frozen=True, slots=True)
-class Clustered:
+class Clustered(_WithDegrees):
     """Tests with variances from the rows, which are clustered by the levels of crossed facets.
 
     Attributes
@@ -224,15 +235,6 @@ class Clustered:
         with np.errstate(divide="ignore", invalid="ignore"):
             found = np.square(q) / (np.square(of_parts) / self.df[:, None]).sum(axis=0)
         return np.where(q > 0.0, np.clip(found, self.df.min(), self.df.max()), np.nan)
-
-    def test(self, L: FloatArray, estimate: FloatArray) -> ContrastTest:
-        """Return t-tests of the rows of `L`; `estimate` is Lβ̂ − c."""
-        se = _standard_errors(L, self.cov_beta)
-        return t_tests(estimate, se, self.degrees(L))
-
-    def joint(self, L: FloatArray, estimate: FloatArray, *, is_term: bool = False) -> JointTest:
-        """Return the F-test of all rows at once; `is_term` as for :class:`Satterthwaite`."""
-        return _rotated(L, estimate, self.cov_beta, self.degrees, is_term=is_term)
 
 
 def _by_facets(levels: LevelVariances, parts: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -1,8 +1,11 @@
-from .classical import mean_squares as mean_squares
-from .classical import unbiased_covariance as unbiased_covariance
 from .closed_forms import F_INTERVALS as F_INTERVALS
 from .closed_forms import normal_quantile as normal_quantile
 from .closed_forms import wald_interval as wald_interval
+from .component_squares import mean_squares as mean_squares
+from .component_squares import robust_covariance as robust_covariance
+from .component_squares import robust_mean_squares as robust_mean_squares
+from .component_squares import unbiased_covariance as unbiased_covariance
+from .component_squares import with_influences as with_influences
 from .influences import level_products as level_products
 from .influences import level_variances as level_variances
 from .influences import positive_residual as positive_residual
@@ -17,6 +20,3 @@ from .limits import check_local_interval as check_local_interval
 from .limits import check_source as check_source
 from .limits import note_on_scores as note_on_scores
 from .limits import plugged_source as plugged_source
-from .robust import robust_covariance as robust_covariance
-from .robust import robust_mean_squares as robust_mean_squares
-from .robust import with_influences as with_influences

@@ -1,7 +1,8 @@
 """Intervals of quantities from components and their covariance matrix, without rows or refits.
 
 They are made by the delta method, as Satterthwaite's interval (docs/explanation/mathematics.md,
-eqs. (10.2) and (10.3)) or by modified large samples (:mod:`~vcomp.inference.intervals.classical`).
+eqs. (10.2) and (10.3)) or from mean squares
+(:mod:`~vcomp.inference.intervals.modified_large_sample`).
 ``IntervalSource`` is the interface of everything that gives intervals.
 """
 
@@ -19,13 +20,6 @@ from vcomp import display
 from vcomp._plugins import plugin, refused
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import EstimationError, check_alpha
-from vcomp.inference.intervals.classical import (
-    MeanSquares,
-    linear_limits,
-    mean_squares,
-    ratio_limits,
-    rests_on_two,
-)
 from vcomp.inference.intervals.closed_forms import (
     correlation_interval,
     log_interval,
@@ -34,7 +28,17 @@ from vcomp.inference.intervals.closed_forms import (
     standard_errors,
     wald_interval,
 )
-from vcomp.inference.intervals.robust import robust_covariance, robust_mean_squares
+from vcomp.inference.intervals.component_squares import (
+    MeanSquares,
+    mean_squares,
+    robust_covariance,
+    robust_mean_squares,
+)
+from vcomp.inference.intervals.modified_large_sample import (
+    linear_limits,
+    ratio_limits,
+    rests_on_two,
+)
 from vcomp.inference.quantities import (
     NOT_CONVERGED,
     Projected,

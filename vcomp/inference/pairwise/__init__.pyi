@@ -1,6 +1,5 @@
 from .level_pairs import CORRECTIONS as CORRECTIONS
 from .level_pairs import CorrectionName as CorrectionName
-from .level_pairs import Pairs as Pairs
 from .level_pairs import adjusted as adjusted
 from .level_pairs import groups_of as groups_of
 from .level_pairs import letters as letters
@@ -9,11 +8,10 @@ from .level_pairs import pairs_with_baseline as pairs_with_baseline
 from .level_pairs import simultaneous as simultaneous
 from .pairwise_result import CORRECTED as CORRECTED
 from .pairwise_result import PairwiseComparisons as PairwiseComparisons
+from .tails import Pairs as Pairs
 from .tails import Tail as Tail
+from .tails import largest_difference as largest_difference
 from .tails import maximum_of_correlated as maximum_of_correlated
-from .tails import maximum_of_normals as maximum_of_normals
-from .tails import product_loadings as product_loadings
 from .tails import range_of_normals as range_of_normals
-from .tails import root_of_covariance as root_of_covariance
 from .tails import studentized_isf as studentized_isf
 from .tails import studentized_sf as studentized_sf

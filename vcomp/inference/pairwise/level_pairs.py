@@ -10,13 +10,11 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import DataError, check_one_of
-from vcomp.inference.pairwise.tails import Tail, studentized_isf, studentized_sf
+from vcomp.inference.pairwise.tails import Pairs, Tail, studentized_isf, studentized_sf
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Pairs: TypeAlias = tuple[LongArray, LongArray]
-"""The first and the second level of each pair."""
 
 CorrectionName: TypeAlias = Literal["none", "bonferroni", "holm", "fdr_bh", "fdr_by"]
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -59,6 +59,10 @@ class Tail:
     log_sf: Callable[[FloatArray], FloatArray]
     rate: float
     step: float = math.inf
+
+
+Pairs: TypeAlias = tuple[LongArray, LongArray]
+"""The first and the second level of each pair."""
 
 
 def studentized_sf(q: FloatArray, df: Any, tail: Tail) -> FloatArray:
@@ -454,6 +458,35 @@ def maximum_of_correlated(loadings: FloatArray) -> Tail:
             shares[place] += float((1.0 / np.maximum(above, 1)).sum())
     logs = np.log(2.0 * m * shares / n) + log_tails
     return Tail(interpolated(_KNOTS, np.minimum(logs, 0.0), LARGEST_MAXIMUM, degree=3), 1.0)
+
+
+_BY_POINTS = (
+    "Differences have other correlations than in balanced layouts: p-values and intervals are by "
+    "quasi-Monte Carlo, to about three digits."
+)
+
+
+def largest_difference(
+    covariance: FloatArray, std_errors: FloatArray, pairs: Pairs | None = None
+) -> tuple[Tail, str]:
+    """Return the tail of the largest difference in its standard errors, and a note on its digits.
+
+    Parameters
+    ----------
+    covariance : of differences to one level: the baseline, or the first of all pairs
+    std_errors : (m,) of the compared differences, above zero
+    pairs : of levels that are compared; those with the baseline if None
+    """
+    root = root_of_covariance(covariance)
+    if pairs is None:
+        loadings = product_loadings(covariance / np.outer(std_errors, std_errors))
+        if loadings is not None:
+            return maximum_of_normals(loadings), ""
+        rows = root[1:]
+    else:
+        rows = root[pairs[0]] - root[pairs[1]]
+    lengths = np.sqrt(np.square(rows).sum(axis=1))
+    return maximum_of_correlated(rows / lengths[:, None]), _BY_POINTS
 
 
 def probabilities_of_best(

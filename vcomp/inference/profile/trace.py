@@ -17,12 +17,7 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.likelihood import LikelihoodEngine
 from vcomp.exceptions import EstimationError, check_alpha
-from vcomp.inference.profile.constrained import (
-    NotReachedError,
-    Range,
-    SearchPoint,
-    search_point,
-)
+from vcomp.inference.profile.constrained import NotReachedError, Range, SearchPoint, search_point
 from vcomp.numerics import bounded_step, limited_blas
 
 if TYPE_CHECKING:

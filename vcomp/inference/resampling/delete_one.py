@@ -26,7 +26,7 @@ from vcomp.design import Design
 from vcomp.exceptions import DataError, EstimationError, check_alpha
 from vcomp.formula import parameter_names
 from vcomp.inference.intervals import Limits
-from vcomp.inference.quantities import TRANSFORMS, Quantities, Scale, Smooth
+from vcomp.inference.quantities import Quantities, Scale, Smooth
 from vcomp.inference.resampling.collection import (
     GeneratingFit,
     Work,
@@ -37,7 +37,7 @@ from vcomp.inference.resampling.collection import (
 from vcomp.inference.resampling.deleted_surface import DeletedSurface
 from vcomp.inference.resampling.facet import check_levels
 from vcomp.inference.resampling.refits import Refitted
-from vcomp.inference.resampling.replicates import Replicates
+from vcomp.inference.resampling.replicates import TRANSFORMS, Replicates
 from vcomp.inference.resampling.row_samples import Levels, Sample, check_facets
 from vcomp.numerics import PATIENCE, check_count, check_time_limit, limited_blas, run
 from vcomp.statistics import StackTables, Statistics

@@ -23,11 +23,7 @@ from vcomp import display, plots
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.design import Chunk, Design
 from vcomp.exceptions import warn
-from vcomp.inference.resampling.collection import (
-    GeneratingFit,
-    replicates_of,
-    report_failures,
-)
+from vcomp.inference.resampling.collection import GeneratingFit, replicates_of, report_failures
 from vcomp.inference.resampling.delete_one import levels_in_words, without_each
 from vcomp.inference.resampling.facet import check_levels
 from vcomp.inference.resampling.row_samples import Levels, Sample, check_facets

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
@@ -21,7 +21,7 @@ from vcomp.data import replacing
 from vcomp.exceptions import DataError, EstimationError, check_alpha
 from vcomp.formula import parameter_names
 from vcomp.inference.intervals import Limits
-from vcomp.inference.quantities import TRANSFORMS, Projected, Quantities, Scale, Smooth
+from vcomp.inference.quantities import Projected, Quantities, Scale, Smooth
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -463,3 +463,31 @@ def _interval(
     if not np.isfinite(center):
         return float(low), float(high)
     return float(reflected[0]), float(reflected[1])
+
+
+Transform: TypeAlias = Callable[[FloatArray], FloatArray]
+
+
+def _identity(x: FloatArray) -> FloatArray:
+    return x
+
+
+def _logit(x: FloatArray) -> FloatArray:
+    from scipy.special import logit
+
+    return logit(x)
+
+
+def _share(x: FloatArray) -> FloatArray:
+    from scipy.special import expit
+
+    return expit(x)
+
+
+TRANSFORMS: dict[Scale, tuple[Transform, Transform]] = {
+    "real": (_identity, _identity),
+    "variance": (np.log, np.exp),
+    "share": (_logit, _share),
+    "correlation": (np.arctanh, np.tanh),
+}
+"""Transformations to the real line and back, by range of values."""

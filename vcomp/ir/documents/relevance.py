@@ -28,12 +28,7 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import DataError, EstimationError, guarded, warn
 from vcomp.gtheory import from_components
 from vcomp.inference import VarianceComponents
-from vcomp.ir.documents.document_files import (
-    check_once,
-    is_table,
-    read_documents,
-    table_of_qrels,
-)
+from vcomp.ir.documents.document_files import check_once, is_table, read_documents, table_of_qrels
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -397,10 +397,7 @@ class CollectionSimulator:
             )
 
     def _draw_scores(self, out: FloatArray, rng: np.random.Generator) -> None:
-        from vcomp.ir.kernels.quantile_tables import (
-            scores_from_margins,
-            scores_from_steps,
-        )
+        from vcomp.ir.kernels.quantile_tables import scores_from_margins, scores_from_steps
 
         n_topics, n_systems = out.shape
         drawn = n_topics if self.random_sampling else pool_size(n_topics)

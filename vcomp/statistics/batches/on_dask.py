@@ -38,13 +38,15 @@ from vcomp.statistics.batches.collapsed_cells import (
 )
 from vcomp.statistics.batches.passes import (
     Coder,
+    FirstPass,
     cells_of,
     check_rows,
     check_scores,
     check_total,
+    learn_in_passes,
     renamed_part,
 )
-from vcomp.statistics.batches.row_coding import FirstPass, RowCoding, learn_in_passes
+from vcomp.statistics.batches.row_coding import RowCoding
 from vcomp.statistics.batches.survey import Addable, Survey, add_up
 
 if TYPE_CHECKING:

@@ -5,30 +5,22 @@ Rows that are read in batches are summed at these places.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
-from vcomp.data import NO_COLUMNS, CompleteRows, Reading, RowColumns, Tally, no_score_left
+from vcomp.data import NO_COLUMNS, RowColumns
 from vcomp.design import Centre, CodedBar, Facet, Grid, JoinedLevels, finest_facets
-from vcomp.exceptions import DataError, EstimationError, FormulaError
-from vcomp.formula import INTERCEPT, WIDE, FixedPart, Formula, RandomTerm
+from vcomp.exceptions import DataError, EstimationError
+from vcomp.formula import INTERCEPT, FixedPart, Formula
 from vcomp.numerics import slices
 from vcomp.numerics.kernels import add_places
-from vcomp.statistics.batches.survey import (
-    Addable,
-    ColumnKinds,
-    RegressionSums,
-    Survey,
-    XSums,
-    kinds_of,
-    survey_rows,
-)
+from vcomp.statistics.batches.survey import ColumnKinds, Survey, XSums
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -425,226 +417,3 @@ class RowCoding:
         every = np.zeros((1 + self.varying.size,) * 2 + within.shape[2:])
         every[np.ix_(rows, rows)] = within
         return every
-
-
-_ROWS = 2**20
-"""Rows of the largest part for which a matrix X is made."""
-
-Part = TypeVar("Part", bound=Addable)
-
-
-class Passes(Protocol):
-    """Rows in parts, which can be read several times."""
-
-    def total(self, of: Callable[..., Part], *known: Any) -> Part | None:
-        """Return the sum of ``of(*known, part)`` over the parts; None without parts."""
-
-    def each(self, why: str) -> Iterable[CompleteRows]:
-        """Return the parts one by one.
-
-        Raises
-        ------
-        DataError
-            If they cannot be read here; `why` says what they are needed for.
-        """
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FirstPass:
-    """Results of the first pass over some rows: survey, kinds of columns, missing values."""
-
-    survey: Survey
-    kinds: ColumnKinds
-    tally: Tally
-
-    def __add__(self, other: FirstPass) -> FirstPass:
-        return FirstPass(
-            self.survey + other.survey, self.kinds + other.kinds, self.tally + other.tally
-        )
-
-
-def _first(formula: Formula, part: CompleteRows) -> FirstPass:
-    facets = {f: part.frame[f] for f in formula.level_columns}
-    kinds = kinds_of(_with_all_categories(part.fixed_columns(formula), part))
-    survey = survey_rows(part.y, facets)
-    if part.weights is not None and part.y.size:
-        survey = replace(survey, squares=float(np.square(part.y - survey.mean).sum()))
-    if part.offset is not None:
-        survey = replace(survey, offset=float(part.offset.sum()))
-    return FirstPass(survey, kinds, part.tally)
-
-
-def _with_all_categories(columns: dict[str, Any], part: CompleteRows) -> dict[str, Any]:
-    """Return factors with all their categories, also those that do not occur in these rows.
-
-    The first of the levels is the one that the others are compared with.
-    """
-    import pandas as pd
-
-    return {
-        name: part.frame[name].array
-        if isinstance(column, pd.Categorical)
-        and isinstance(part.frame[name].dtype, pd.CategoricalDtype)
-        else column
-        for name, column in columns.items()
-    }
-
-
-def matrix_of(coding: RowCoding, part: CompleteRows) -> FloatArray:
-    """Return X of some rows and the columns of slopes, (n, p + k), not centred."""
-    columns = coding.kinds.recoded(part.fixed_columns(coding.formula))
-    X = coding.fixed.matrix(columns, part.y.size)
-    if coding.slopes is None:
-        return X
-    return np.hstack([X, *coding.slopes.matrix(columns, part.y.size)])
-
-
-def learn_in_passes(
-    formula: Formula, passes: Passes, reading: Reading, *, is_final: bool = False
-) -> RowCoding:
-    """Return the coding of rows, by one pass; with a fixed part by two or three passes.
-
-    Parameters
-    ----------
-    formula : the parsed formula
-    passes : passes over the rows
-    reading : the calling scope, and the treatment of missing values
-    is_final : whether no sums of other rows are added, whose fixed part would be another
-
-    Raises
-    ------
-    DataError, FormulaError
-        If the rows cannot be used.
-    """
-    whole = passes.total(_first, formula)
-    if whole is None:
-        raise DataError("the data have no rows")
-    whole.tally.check(formula, reading.missing)
-    if not whole.survey.n:
-        raise no_score_left()
-    survey = whole.survey.of_used_levels()
-    ends, intercept = (survey.low, survey.high, survey.mean), ("Intercept",)
-    coding = RowCoding(
-        formula=formula,
-        survey=survey,
-        centre=Centre.of(formula, intercept, np.ones(1), ends),
-        fixed=FixedPart(intercept),
-        kinds=whole.kinds,
-        varying=np.zeros(1, dtype=bool),
-        constants=np.ones(1),
-        of_rows=reading.row_columns,
-    )
-    if not coding.sums_plainly:
-        one = np.ones(1)
-        coding = replace(coding, sums=XSums(survey.n, one, np.zeros((1, 1)), one, one))
-    if formula.intercept_only and not formula.has_slopes:
-        return coding
-    if is_final and coding.sums_plainly:
-        fixed = _coding_in_cells(coding, reading.environment)
-        if fixed is not None:
-            return replace(coding, fixed=fixed, fixed_in_cells=True)
-
-    def coded(term: RandomTerm | None = None) -> FixedPart:
-        part = formula if term is None else formula.slope_part(term)
-        return _coding(formula, part, whole.kinds, passes, reading.environment)
-
-    coding = replace(coding, fixed=coded())
-    if formula.has_slopes:
-        parts = tuple(None if term.is_intercept else coded(term) for term in formula.random)
-        coding = replace(coding, slopes=SlopeColumns(parts))
-    return _with_columns(coding, passes, is_final=is_final)
-
-
-def _coding_in_cells(coding: RowCoding, environment: Any) -> FixedPart | None:
-    """Return the coding of a fixed part of facets alone, which is constant in the cells.
-
-    None if it has other columns, or depends on how often levels occur.
-    """
-    formula, facets = coding.formula, coding.survey.facets
-    if not set(coding.kinds.levels) or not set(coding.kinds.levels) <= set(formula.facets):
-        return None
-    every = np.arange(max(len(facet.levels) for facet in facets), dtype=np.int32)
-    columns = coding.fixed_columns([every % len(facet.levels) for facet in facets])
-    try:
-        fixed = FixedPart.of_rows(formula, lambda: [columns], environment, _ROWS, WIDE.factor)
-        fixed.check_by_row(columns)
-    except (FormulaError, DataError):  # if all rows raise it as well, they say so
-        return None
-    return None if fixed.is_stateful else fixed
-
-
-def _coding(
-    formula: Formula, part: Formula, kinds: ColumnKinds, passes: Passes, environment: Any
-) -> FixedPart:
-    """Return the coding of a fixed part, from levels alone or, if necessary, from all rows.
-
-    Parameters
-    ----------
-    formula : of the rows
-    part : with the fixed part
-    """
-    fixed = FixedPart.of_few_rows(part, kinds.few_rows(), environment, _ROWS)
-    if not fixed.depends_on_rows(kinds.numbers):
-        return fixed
-    of = "the fixed part" if part is formula else "a random slope"
-    why = f"{of} ({' + '.join(part.fixed)}) depends on all rows together"
-
-    def columns() -> Iterable[dict[str, Any]]:
-        for rows in passes.each(why):
-            if rows.y.size:
-                yield kinds.recoded(rows.fixed_columns(formula))
-
-    return FixedPart.of_rows(part, columns, environment, _ROWS)
-
-
-def _x_sums(coding: RowCoding, part: CompleteRows) -> RegressionSums:
-    columns = coding.kinds.recoded(part.fixed_columns(coding.formula))
-    slopes = () if coding.slopes is None else coding.slopes.parts
-    for coded in (coding.fixed, *slopes):
-        if coded is not None:
-            coded.check_by_row(columns)
-    return RegressionSums.of(matrix_of(coding, part), part.y)
-
-
-def _away(coding: RowCoding, constant: FloatArray, part: CompleteRows) -> _Largest:
-    X = matrix_of(coding, part)[:, : constant.size]
-    return _Largest(float(np.abs(X @ constant - 1.0).max(initial=0.0)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Largest:
-    value: float
-
-    def __add__(self, other: _Largest) -> _Largest:
-        return _Largest(max(self.value, other.value))
-
-
-def _with_columns(coding: RowCoding, passes: Passes, *, is_final: bool) -> RowCoding:
-    """Return the coding with the origins of the columns of X and of slopes."""
-    names, survey = coding.fixed.names, coding.survey
-    both = passes.total(_x_sums, coding)
-    assert both is not None
-    every = both.columns
-    sums, _ = every.split(len(names))
-    constant = sums.constant(names)
-    if constant.any() and "Intercept" not in names:
-        # Sums of squares have too few digits to recognise a constant.
-        away = passes.total(_away, coding, constant)
-        if away is None or not Centre.is_one(away.value):
-            constant = np.zeros(constant.size)
-    y, X = (survey.low, survey.high, survey.mean), (sums.low, sums.high, sums.mean)
-    centre = Centre.of(coding.formula, names, constant, y, X)
-    if is_final and constant.any():
-        beta = both.dominant(len(names))
-        if beta is not None:
-            # The fixed part that is subtracted has the mean 0.
-            beta -= constant * float((sums.mean - centre.x_origin) @ beta)
-            centre = replace(centre, beta_origin=beta)
-            coding = replace(coding, survey=replace(survey, squares=both.squares))
-    coding = replace(
-        coding,
-        centre=centre,
-        varying=every.low < every.high,
-        sums=None if coding.sums_plainly else every,
-    )
-    return replace(coding, constants=every.low - coding.x_origin)
