@@ -258,7 +258,7 @@ class Reading:
         written = (formula.response, *formula.expressions, *formula.offsets, *formula.slopes)
         for code in written:
             if name in names_in(code):
-                error = absent_name(name, code, source.columns, written)
+                error = absent_name(name, code, source.columns)
                 if error is not None:
                     return error
         return source.no_column(name)

@@ -1,7 +1,6 @@
 from .estimate import Certificate as Certificate
 from .estimate import Estimate as Estimate
 from .estimate import FixedErrors as FixedErrors
-from .estimate import Iteration as Iteration
 from .estimate import Negative as Negative
 from .estimate import PointEstimate as PointEstimate
 from .estimate import Points as Points

@@ -406,13 +406,12 @@ def _is_words(code: str) -> bool:
     return re.fullmatch(r"[^\W]\w*(?:[ .-]\w+)*", code) is not None
 
 
-def unknown_call(function: str, arguments: str, written: Sequence[str]) -> str | None:
+def unknown_call(function: str, arguments: str) -> str | None:
     """Return advice on a call of an unknown function.
 
     Parameters
     ----------
     function, arguments : of the call, as text
-    written : the response and the factors of the fixed part
     """
     if function in FUNCTIONS:
         return _in_place(function, arguments) or None
@@ -432,7 +431,7 @@ def unknown_call(function: str, arguments: str, written: Sequence[str]) -> str |
 
 
 def absent_name(
-    name: str, formula: str, columns: Sequence[str], written: Sequence[str]
+    name: str, formula: str, columns: Sequence[str]
 ) -> DataError | FormulaError | None:
     """Return an error with what to write for a name that is used as other languages use it.
 
@@ -441,7 +440,6 @@ def absent_name(
     name : that is neither a column nor known where the formula was written
     formula : the expression in which it is used
     columns : of the data
-    written : the response and the factors of the fixed part
     """
     for node in ast.walk(ast.parse(formula.strip(), mode="eval")):
         match node:
@@ -449,7 +447,7 @@ def absent_name(
                 name == "c" and function in FUNCTIONS
             ):
                 arguments = ", ".join(map(ast.unparse, [*node.args, *node.keywords]))
-                advice = unknown_call(function, arguments, written)
+                advice = unknown_call(function, arguments)
                 advice = advice or "define it where fit is called, or compute a column first"
                 return FormulaError(f"there is no function {function!r}: {advice}")
             case ast.Attribute(value=ast.Name(id=before), attr=attribute) if before == name:

@@ -335,7 +335,7 @@ def read_universe(
     finite = {f: float(positive_size(f, size)) for f, size in (universe or {}).items()}
     for what, facets in (("fixed", held), ("universe", list(finite))):
         check_facets(facets, design.facets)
-        _check_measured(what, facets, design, objects)
+        _check_measured(what, facets, objects)
     both = [f for f in held if f in finite]
     if both:
         raise PlanError(
@@ -415,9 +415,7 @@ def listed_facets(what: str, given: str | Sequence[str]) -> list[str]:
     raise PlanError(f"{what} is a facet or a list of facets, not {given!r}")
 
 
-def _check_measured(
-    what: str, facets: Sequence[str], design: BrennanDesign, objects: frozenset[str]
-) -> None:
+def _check_measured(what: str, facets: Sequence[str], objects: frozenset[str]) -> None:
     for facet in facets:
         if facet in objects:
             raise PlanError(

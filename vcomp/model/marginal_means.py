@@ -349,7 +349,7 @@ def _point(grid: ReferenceGrid, access: RowAccess, at: dict[str, Any]) -> dict[s
     point = {}
     for name in grid.covariates:
         if name not in at:
-            point[name] = _mean(grid, access, name)
+            point[name] = _mean(access, name)
             continue
         value = at[name]
         is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
@@ -363,7 +363,7 @@ def _point(grid: ReferenceGrid, access: RowAccess, at: dict[str, Any]) -> dict[s
     return point
 
 
-def _mean(grid: ReferenceGrid, access: RowAccess, name: str) -> float:
+def _mean(access: RowAccess, name: str) -> float:
     data = access.data
     column = data.fixed_columns.get(name)
     if data.rows is not None and getattr(column, "dtype", None) is not None:

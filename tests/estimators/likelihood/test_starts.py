@@ -11,8 +11,8 @@ import pytest
 import vcomp
 from tests.fuzz.small_tables import case
 from tests.helpers.dense_likelihood import DenseLikelihood
-from vcomp.estimators.likelihood import OtherStarts, choose_engine, maximise
-from vcomp.estimators.likelihood.starts import EffectForms
+from vcomp.estimators.likelihood import choose_engine, maximise
+from vcomp.estimators.likelihood.starts import EffectForms, OtherStarts
 
 FREE = np.zeros(3, dtype=bool)
 

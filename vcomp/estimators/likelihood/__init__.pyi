@@ -45,6 +45,5 @@ from .stacked import Stacked as Stacked
 from .stacked import StackedLikelihood as StackedLikelihood
 from .stacked import maximise_stack as maximise_stack
 from .stacked_strata import StackedStrata as StackedStrata
-from .starts import OtherStarts as OtherStarts
 from .surface import NodeValues as NodeValues
 from .surface import surface_maxima as surface_maxima

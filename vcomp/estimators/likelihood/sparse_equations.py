@@ -137,21 +137,10 @@ class SparseSystem:
         return 1.0 / self.lead
 
     @cached_property
-    def _squares(self) -> FloatArray:
-        """The diagonals of B'A⁻¹B and of B'A⁻²B."""
-        inverse = self.inverse_lead
-        of_lead = self._above(np.column_stack([inverse, inverse**2]))
-        return self.equations.rest.squared_times(of_lead)
-
-    @cached_property
     def diagonal(self) -> FloatArray:
         """The diagonal of S."""
-        return self.tail - self._squares[:, 0]
-
-    @property
-    def lead_squares(self) -> FloatArray:
-        """The diagonal of B'A⁻²B."""
-        return self._squares[:, 1]
+        of_lead = self._above(self.inverse_lead[:, None])
+        return self.tail - self.equations.rest.squared_times(of_lead)[:, 0]
 
     def _above(self, lead: FloatArray, tail: FloatArray | None = None) -> FloatArray:
         """Return columns that [B' K] multiplies, from those of both parts."""

@@ -463,7 +463,7 @@ class StackedLikelihood:
         both = K_traces @ second.WW
         weight = stack.n_groups * stack.group_n / D
         traces[:, stack.lead] = weight.sum(axis=1) - np.trace(both, axis1=1, axis2=2)
-        squares = self._squares(Q, KA, K_traces, second.WW, both)
+        squares = self._squares(Q, KA, second.WW)
         squares[:, stack.lead, stack.lead] = (
             (weight * stack.group_n / D).sum(axis=1)
             - 2.0 * (K_traces * third.WW).sum(axis=(1, 2))
@@ -533,9 +533,7 @@ class StackedLikelihood:
         K_traces[:, :n_random, :n_random] = inner * r[:, :, None] * r[:, None, :]
         return K, K_traces, log_det
 
-    def _squares(
-        self, Q: FloatArray, KA: FloatArray, K: FloatArray, M: FloatArray, KM: FloatArray
-    ) -> FloatArray:
+    def _squares(self, Q: FloatArray, KA: FloatArray, M: FloatArray) -> FloatArray:
         """Return the squared norms of the blocks of Z'PZ, without the absorbed term's own block.
 
         With T = I − K A the block of the absorbed term has the squared norm of T'M T.

@@ -18,7 +18,7 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_one_of, is_real, is_whole
 from vcomp.gtheory.allocation.alternative import Aim, Alternative, shown
-from vcomp.gtheory.allocation.cost import Cost, CostFunction, money, read_cost
+from vcomp.gtheory.allocation.cost import money, read_cost
 from vcomp.gtheory.allocation.problem import (
     AllocationSolution,
     SizeProblem,
@@ -441,9 +441,9 @@ def optimize(
         else:
             unfit.append(found)
     if not alternatives:
-        raise PlanError(_why_not(study, unfit, values, aim, priced))
+        raise PlanError(_why_not(study, unfit, values, aim))
     notes = tuple(
-        f"{shown(a.problem.plan.design)} is left out: {_why_not(study, [a], values, aim, priced)}."
+        f"{shown(a.problem.plan.design)} is left out: {_why_not(study, [a], values, aim)}."
         for a in unfit
     )
     alternatives.sort(key=lambda a: a.rank)
@@ -580,7 +580,6 @@ def _why_not(
     unfit: Sequence[Alternative],
     values: FloatArray,
     aim: Aim,
-    cost: Cost | CostFunction,
 ) -> str:
     """Return the reason why no sizes keep the limit."""
     if aim.budget is not None:

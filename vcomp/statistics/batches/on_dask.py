@@ -212,7 +212,7 @@ class _Partitions:
         self._first: Any = None
         self._kept: list[Any] | None = None
 
-    def each(self, why: str = "") -> Iterator[CompleteRows]:
+    def each(self) -> Iterator[CompleteRows]:
         """Yield the columns of the fixed part, partition by partition; others are not fetched."""
         dask: Any = import_module("dask")
         work = dask.delayed(self._work(_of_fixed_part, (self._formula,)), traverse=False)

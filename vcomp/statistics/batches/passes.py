@@ -172,14 +172,8 @@ class Passes(Protocol):
     def total(self, of: Callable[..., Part], *known: Any) -> Part | None:
         """Return the sum of ``of(*known, part)`` over the parts; None without parts."""
 
-    def each(self, why: str) -> Iterable[CompleteRows]:
-        """Return the parts one by one.
-
-        Raises
-        ------
-        DataError
-            If they cannot be read here; `why` says what they are needed for.
-        """
+    def each(self) -> Iterable[CompleteRows]:
+        """Return the parts one by one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -319,11 +313,9 @@ def _coding(
     fixed = FixedPart.of_few_rows(part, kinds.few_rows(), environment, _ROWS)
     if not fixed.depends_on_rows(kinds.numbers):
         return fixed
-    of = "the fixed part" if part is formula else "a random slope"
-    why = f"{of} ({' + '.join(part.fixed)}) depends on all rows together"
 
     def columns() -> Iterable[dict[str, Any]]:
-        for rows in passes.each(why):
+        for rows in passes.each():
             if rows.y.size:
                 yield kinds.recoded(rows.fixed_columns(formula))
 
@@ -412,7 +404,7 @@ class Batches:
         """Whether later passes use the rows of the first one, and do not read them again."""
         return self._kept.of_last_pass() is not None
 
-    def each(self, why: str = "") -> Iterator[CompleteRows]:
+    def each(self) -> Iterator[CompleteRows]:
         """Yield the parts one after another."""
         for read in self._parts():
             yield renamed_part(read(), self._renamed)
