@@ -23,7 +23,7 @@ from vcomp.statistics.groupings import (
     stratum_group_sums,
 )
 from vcomp.statistics.slope_sums import accumulate_slopes, resum_slopes
-from vcomp.statistics.strata import StratumStatistics
+from vcomp.statistics.strata import StratumStatistics, has_wide_factor
 from vcomp.statistics.stratification import CompletedGrid, complete, refill, stratify
 from vcomp.statistics.two_term_tables import (
     LEAST_GROUPS,
@@ -371,7 +371,8 @@ class Statistics:
         if self.strata is not None or self.make_cells is None or self.blocks is not None:
             return self.known_wide
         if self.alike is None:
-            return find_wide_products(self.cells, self._rolled)
+            has_factor = has_wide_factor(self.cells)
+            return find_wide_products(self.cells, self._rolled) if has_factor else None
         known = self.alike.wide
         return None if known is None else known.with_response(self.cells, self.alike._rolled)
 
