@@ -49,6 +49,19 @@ def test_gather(table, width, data):
     np.testing.assert_allclose(out, B @ x, atol=1e-9)
 
 
+@settings(deadline=None)
+@given(tables(), st.integers(0, 3), st.data())
+def test_gather_squares(table, width, data):
+    """Entries of one place count together."""
+    B, (indptr, indices, weights), _ = table
+    x, out = columns(data, B.shape[1], width), np.full((B.shape[0], width), 7.0)
+    kernels.gather_squares(indptr, indices, weights, x, out)
+    np.testing.assert_allclose(out, B**2 @ x, atol=1e-9)
+    twice = np.repeat(indices, 2), np.repeat(weights, 2)
+    kernels.gather_squares(2 * indptr, *twice, x, out)
+    np.testing.assert_allclose(out, 4.0 * B**2 @ x, atol=1e-9)
+
+
 @pytest.mark.parametrize("ones", [True, False])
 def test_rows_are_read_in_tiles(ones):
     """More rows than a tile has, of any order in a row: the same sums."""
@@ -57,7 +70,7 @@ def test_rows_are_read_in_tiles(ones):
     indices = rng.integers(0, n_cols, 30).astype(np.int32)
     weights = np.zeros(0) if ones else rng.integers(1, 4, 30).astype(float)
     x, out = rng.normal(size=(n_cols, kernels.WIDTH)), np.ones((n_rows, kernels.WIDTH))
-    kernels._add_rows(indptr, indices, weights, x, np.empty(n_rows, np.int64), out)
+    kernels.add_rows(indptr, indices, weights, x, np.empty(n_rows, np.int64), out)
     by_entry = x[indices] * (1.0 if ones else weights[:, None])
     expected = [1.0 + by_entry[a:b].sum(axis=0) for a, b in pairwise(indptr)]
     np.testing.assert_allclose(out, expected, rtol=1e-13)

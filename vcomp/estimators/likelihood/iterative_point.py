@@ -32,6 +32,10 @@ _COMBINATIONS = 65_536
 _OF_FORMS = 100.0
 """Factor of the tolerance where only forms are needed, whose errors are of second order."""
 
+_OF_PROBES, _MOST_OF_PROBES = 1e3, 1e-5
+"""Factor of the tolerance of probes, and the largest one: components then move by about 1e-5
+standard errors, less than their Monte Carlo errors."""
+
 _OF_EFFECTS = 0.01
 """Largest error of predicted effects, in their standard errors."""
 
@@ -151,6 +155,8 @@ def _tolerances(system: SparseSystem, name: str, b: FloatArray, tol: float) -> F
     errors of any contrast of effects. S is at least the ridges σ²_e/σ²_t, and near them along
     constants that move from one term to another, of which sums of scores have a small share.
     """
+    if name == "probes":
+        tol = max(tol, min(_OF_PROBES * tol, _MOST_OF_PROBES))
     tols = np.full(b.shape[1], tol)
     if name in OF_RESPONSE and b.size:
         least = float((system.ridge / system.diagonal).min())
@@ -310,8 +316,8 @@ class IterativePoint:
         D = np.zeros((self.system.diagonal.size, len(self._slices)))
         for j, s in enumerate(self._slices):
             D[s, j] = self.system.diagonal[s]
-        sides = {("columns", 0): reduced.tail, ("probes", 0): z, ("constant", 0): D}
-        (x, residual), (by_probes, _), (constant, _) = self.context.solve(self.system, sides)
+        sides = {("columns", 0): reduced.tail, ("constant", 0): D, ("probes", 0): z}
+        (x, residual), (constant, _), (by_probes, _) = self.context.solve(self.system, sides)
         return reduced, x, residual, z, by_probes, constant
 
     @cached_property

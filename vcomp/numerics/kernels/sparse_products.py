@@ -52,6 +52,33 @@ def gather(
 
 
 @njit(cache=True, nogil=True)
+def gather_squares(
+    indptr: LongArray,
+    indices: IntArray,
+    weights: FloatArray,
+    x: FloatArray,
+    out: FloatArray,
+) -> None:
+    """Write ``B∘B x`` into `out`: entries of one place, next to each other, are summed first.
+
+    Parameters
+    ----------
+    indptr, indices, weights, x : as of :func:`gather`
+    out : (q, c)
+    """
+    out[:] = 0.0
+    for i in range(out.shape[0]):
+        entry = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            entry += weights[e] if weights.size > 0 else 1.0
+            if e + 1 == indptr[i + 1] or indices[e + 1] != j:
+                for c in range(x.shape[1]):
+                    out[i, c] += entry * entry * x[j, c]
+                entry = 0.0
+
+
+@njit(cache=True, nogil=True)
 def add_products(columns: FloatArray, n_rows: int, out: FloatArray) -> None:
     """Add to the lower triangle of `out` the inner products of every two sets, column by column.
 
@@ -69,7 +96,7 @@ def add_products(columns: FloatArray, n_rows: int, out: FloatArray) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _add_rows(
+def add_rows(
     indptr: LongArray,
     indices: IntArray,
     weights: FloatArray,
@@ -116,14 +143,14 @@ def _product(
     q, m = inverse_lead.size, tail.size
     u, p = columns[:q], columns[q:]
     u[:] = 0.0
-    _add_rows(coupling[0], coupling[1], coupling[2], p, at, u)
+    add_rows(coupling[0], coupling[1], coupling[2], p, at, u)
     for i in range(q):
         for c in range(WIDTH):
             u[i, c] *= -inverse_lead[i]
     for i in range(m):
         for c in range(WIDTH):
             out[i, c] = tail[i] * p[i, c]
-    _add_rows(rest[0], rest[1], rest[2], columns, at, out)
+    add_rows(rest[0], rest[1], rest[2], columns, at, out)
 
 
 @njit(cache=True, nogil=True)

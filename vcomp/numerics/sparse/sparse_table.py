@@ -26,6 +26,13 @@ _ENTRIES_A_BLOCK = 20_000
 """Smallest number of entries of a block; fewer take less time than starting a thread."""
 
 
+_REPEATED = 1.25
+"""Mean of entries up to which they are repeated ones: a weight takes three times their memory."""
+
+_NARROW = 3
+"""Number of columns up to which all of their rows are read at once."""
+
+
 @dataclass(frozen=True)
 class SparseTable:
     """A matrix B in compressed sparse rows.
@@ -33,7 +40,7 @@ class SparseTable:
     Attributes
     ----------
     indptr, indices : (q + 1,) starts of rows, and (nnz,) columns of entries
-    weights : (nnz,) the entries; empty if all are one
+    weights : (nnz,) the entries; empty if all are one. An entry of n may be n ones
     n_cols : number of columns
     fewest : fewest entries of a block of rows
     threads : number of threads; None for that of the cores
@@ -59,9 +66,16 @@ class SparseTable:
     def of(
         cls, indptr: LongArray, indices: IntArray, counts: FloatArray, n_cols: int
     ) -> SparseTable:
-        """Return the matrix with these entries, without weights if all are one."""
-        ones = bool(counts.size) and counts.min() == 1.0 and counts.max() == 1.0
-        return cls(indptr, indices, counts[:0] if ones else counts, n_cols)
+        """Return the matrix with these entries; whole numbers near one are repeated ones."""
+        total = float(counts.sum())
+        if counts.size and counts.min() >= 1.0 and total <= _REPEATED * counts.size:
+            repeats = counts.astype(np.int64)
+            if (repeats == counts).all():
+                if total > counts.size:
+                    indices = np.repeat(indices, repeats)
+                    indptr = np.concatenate([[0], np.cumsum(repeats)])[indptr]
+                counts = counts[:0]
+        return cls(indptr, indices, counts, n_cols)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -89,11 +103,29 @@ class SparseTable:
 
     def times(self, x: FloatArray) -> FloatArray:
         """Return B x for the (n_cols, c) columns of `x`."""
-        out = np.empty((self.shape[0], x.shape[1]))
-        over_threads(
-            lambda _, a, b: self.rows_times(a, b, x, out[a:b]), self._bounds, self.threads
-        )
-        return out
+        (q, m), width = self.shape, x.shape[1]
+        if width <= _NARROW:
+            out = np.empty((q, width))
+            over_threads(
+                lambda _, a, b: self.rows_times(a, b, x, out[a:b]), self._bounds, self.threads
+            )
+            return out
+        blocks = []
+        for part in slices(width, kernels.WIDTH):
+            columns, found = x[:, part], np.zeros((q, kernels.WIDTH))
+            if columns.shape[1] < kernels.WIDTH:
+                columns = np.zeros((m, kernels.WIDTH))
+                columns[:, : part.stop - part.start] = x[:, part]
+            self._add_to(found, np.ascontiguousarray(columns))
+            blocks.append(found[:, : part.stop - part.start])
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
+
+    def _add_to(self, out: FloatArray, x: FloatArray) -> None:
+        def work(_: int, a: int, b: int) -> None:
+            space = np.empty(b - a, np.int64)
+            kernels.add_rows(self.indptr[a : b + 1], *self.parts[1:], x, space, out[a:b])
+
+        over_threads(work, self._bounds, self.threads)
 
     def rows_times(self, first: int, last: int, x: FloatArray, out: FloatArray) -> None:
         """Write the rows ``first .. last - 1`` of B x into `out`."""
@@ -101,7 +133,15 @@ class SparseTable:
 
     def squared_times(self, x: FloatArray) -> FloatArray:
         """Return B∘B x, with the entries squared."""
-        return replace(self, weights=np.square(self.weights)).times(x)
+        out = np.empty((self.shape[0], x.shape[1]))
+        over_threads(
+            lambda _, a, b: kernels.gather_squares(
+                self.indptr[a : b + 1], *self.parts[1:], x, out[a:b]
+            ),
+            self._bounds,
+            self.threads,
+        )
+        return out
 
     @property
     def parts(self) -> tuple[LongArray, IntArray, FloatArray]:
