@@ -3,6 +3,7 @@
 import io
 import json
 import struct
+import tracemalloc
 import zipfile
 import zlib
 from pathlib import Path
@@ -271,6 +272,23 @@ def test_json_logs(tmp_path):
     logs = vcomp.evals.read(path, unreadable="skip")
     assert logs.table["item"].tolist() == ["1"]
     assert logs.report[["unscored", "unreadable"]].to_numpy().tolist() == [[1, 1]]
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_messages_and_events_of_json_logs_are_not_kept(tmp_path, indent):
+    path = tmp_path / "log.json"
+    events = [{"event": k, "data": {"a": [k], "b": {}}} for k in range(1_000)]
+    samples = [sample(k, messages=[], events=events) for k in range(20)]
+    path.write_text(json.dumps({**HEADER, "samples": samples}, indent=indent), "utf-8")
+    vcomp.evals.read(path)
+    tracemalloc.start()
+    try:
+        logs = vcomp.evals.read(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(logs.table) == 20
+    assert peak < 3 * path.stat().st_size
 
 
 def test_a_log_without_samples_is_named(tmp_path):

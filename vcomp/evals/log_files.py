@@ -217,6 +217,29 @@ def parsed(text: bytes | str, *, is_object: bool = True) -> Any:
     return value
 
 
+_NOT_READ = {
+    frozenset({"id", "epoch", "scores", "messages"}): ("messages", "events", "attachments"),
+    frozenset({"promptIdx", "testIdx", "provider"}): ("response", "testCase"),
+}
+"""Keys of a sample of Inspect and of a row of promptfoo → keys that are never read."""
+
+
+def _shortened(value: dict[str, Any]) -> dict[str, Any]:
+    """Return an object of a document without what is not read, which is most of it."""
+    for keys, names in _NOT_READ.items():
+        if keys <= value.keys():
+            return {name: one for name, one in value.items() if name not in names}
+    return value
+
+
+def _document(text: bytes) -> Any:
+    """Return JSON of any length without what is not read; None if it is not JSON."""
+    try:
+        return json.loads(text, object_hook=_shortened)
+    except (ValueError, RecursionError):
+        return None
+
+
 def place_in_json(text: bytes) -> str:
     """Return where a text stops being JSON, a clause."""
     try:
@@ -351,10 +374,7 @@ class LogFile:
         if not self.is_json:
             return None
         with self.opened() as stream:
-            try:
-                return json.loads(stream.read())
-            except (ValueError, RecursionError):
-                return None
+            return _document(stream.read())
 
     @cached_property
     def first(self) -> dict[str, Any]:
@@ -365,10 +385,7 @@ class LogFile:
         for _, line in self.lines(Damage(self.name, skip=True)):
             if len(found) == _FIRST_LINES:
                 break
-            try:
-                found.append(json.loads(line))
-            except (ValueError, RecursionError):
-                found.append(None)
+            found.append(_document(line))
             if isinstance(found[0], dict):
                 return found[0]
         for value in (self.document, *found):
