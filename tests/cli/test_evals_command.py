@@ -137,7 +137,7 @@ def test_names_of_models_and_tasks_may_have_spaces(tmp_path):
     )
     found = ended(
         tmp_path / "scores.csv", "--margin", ".9", "--model-price", "a 1=1, t=0=2",
-        "--task-weights", "a b=2,c=1",
+        "--task-weights", "a b=2", "--task-weights", "c=1",
     )  # fmt: skip
     assert made.cheapest == ("a 1",)
     assert " ".join(found.output.split()) == in_words_of_the_command(made)

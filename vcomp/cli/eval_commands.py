@@ -35,25 +35,22 @@ def _read(logs: Sequence[str], how: dict[str, Any], reading: dict[str, Any]) -> 
     return vcomp.evals.read(logs, columns=how.pop("columns", None), **reading) if reading else logs
 
 
-def _of_tasks(text: str | None) -> Any:
-    """Return weights of tasks, or the name of weights."""
-    is_name = text is None or "=" not in text
-    return text if is_name else by_name(str(text), "weight", "TASK=WEIGHT such as law=2", ",")
-
-
-def _prices(names: str, text: str, metavar: str, form: str) -> click.Option:
-    """Return an option of prices by name; names may have spaces.
+def _pairs(names: str, text: str, metavar: str, *of_numbers: str) -> click.Option:
+    """Return an option of pairs ``NAME=X,…``, whose names may have spaces.
 
     Parameters
     ----------
-    names, text, metavar : as for :func:`option`
-    form : how to write a price, for messages
+    names, text, metavar : as for :func:`option`; behind ``|`` is what may stand instead of pairs
+    *of_numbers : what each number is and how to write it, for messages; X is a name without them
     """
 
-    def read(_: Any, __: Any, texts: Sequence[str]) -> dict[str, float] | None:
-        return by_name(",".join(texts), "price", form, ",") or None
+    def value(*given: Any) -> Any:
+        whole = ",".join(given[-1])
+        if not whole or ("|" in metavar and "=" not in whole):
+            return whole or None
+        return by_name(whole, *of_numbers, ",") if of_numbers else names_by_name(*given)
 
-    return option(names, text, metavar=metavar, multiple=True, callback=read)
+    return option(names, text, metavar=metavar, multiple=True, callback=value)
 
 
 @command(
@@ -62,22 +59,25 @@ def _prices(names: str, text: str, metavar: str, form: str) -> click.Option:
     options_of(
         "vcomp.evals:study",
         left_out="scores",
-        task_weights=option(
+        task_weights=_pairs(
             "--task-weights",
             "Weights of tasks in the scores; or items, their numbers of items.  [default: equal]",
-            metavar="TASK=X,…|items",
-            callback=lambda _, __, text: _of_tasks(text),
+            "TASK=X,…|items",
+            "weight",
+            "TASK=WEIGHT such as law=2",
         ),
-        prices=_prices(
+        prices=_pairs(
             "--price prices",
             "Price of a level of a column or combination, or of a call, score or judgement.",
             "NAME=X",
+            "price",
             "NAME=PRICE such as item=.05",
         ),
-        model_prices=_prices(
+        model_prices=_pairs(
             "--model-price model_prices",
             "Price of a model: the page says which is the cheapest within --margin of the best.",
             "MODEL=X",
+            "price",
             "MODEL=PRICE such as a=.1",
         ),
     ),
@@ -166,12 +166,11 @@ def evals_read(logs: Sequence[str], how: dict[str, Any], out: str | None, shown:
     options_of(
         "vcomp.evals:judges",
         left_out="scores",
-        families=option(
+        families=_pairs(
             "--families",
             "The family of models and judges, or the column of the models' families.  [default: "
             "each model is a family]",
-            metavar="NAME=FAMILY,…|COLUMN",
-            callback=lambda _, __, text: _families(text),
+            "NAME=FAMILY,…|COLUMN",
         ),
     ),
     _READING,
@@ -200,11 +199,6 @@ def evals_judges(
     card = vcomp.evals.judges(_read(logs, how, reading), **how)
     frame = getattr(card, table)
     shown.result(card, frame if frame.index.name is None else frame.reset_index())
-
-
-def _families(text: str | None) -> dict[str, str] | str | None:
-    is_name = text is None or "=" not in text
-    return text if is_name else names_by_name(None, None, [str(text)])
 
 
 @command(
