@@ -80,6 +80,10 @@ class EngineLimits:
     seconds_per_effect: float = COSTS.elimination.column
     free_bytes: Callable[[], float] = available_bytes
 
+    def allow(self, engine: LikelihoodEngine) -> bool:
+        """Return whether an exact engine evaluates in time and fits into memory."""
+        return engine.seconds <= self.seconds and engine.bytes <= 0.8 * self.free_bytes()
+
 
 ENGINE_LIMITS = EngineLimits()
 
@@ -426,7 +430,7 @@ def _without_strata(
     """Return the best engine other than strata: an exact one, or that of `iterative`."""
     if (table := stats.nested_table) is not None:
         nested = _of_nested_table(table, reml=reml)
-        if nested.seconds <= limits.seconds and nested.bytes <= 0.8 * limits.free_bytes():
+        if limits.allow(nested):
             return nested
     if stats.wide is not None:
         # Other engines form (p, p) matrices.
@@ -488,8 +492,7 @@ def _crossed(stats: Statistics, limits: EngineLimits, *, reml: bool) -> CrossedL
     from vcomp.estimators.likelihood.crossed import CrossedLikelihood
 
     crossed = CrossedLikelihood(stats.crossed, reml=reml)
-    slow = crossed.seconds > limits.seconds or crossed.bytes > 0.8 * limits.free_bytes()
-    return None if slow else crossed
+    return crossed if limits.allow(crossed) else None
 
 
 def _of_nested_table(table: NestedTable, *, reml: bool) -> NestedTableLikelihood:
@@ -505,8 +508,7 @@ def _levels(stats: Statistics, limits: EngineLimits, *, reml: bool) -> LevelsLik
     from vcomp.estimators.likelihood.levels import LevelsLikelihood
 
     levels = LevelsLikelihood(stats.levels, reml=reml)
-    slow = levels.seconds > limits.seconds or levels.bytes > 0.8 * limits.free_bytes()
-    return None if slow else levels
+    return levels if limits.allow(levels) else None
 
 
 def _with_few_holes(stats: Statistics) -> CompletedGrid | None:
