@@ -5,12 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vcomp.estimators.likelihood.level_blocks import (
-    _inverted_by_loops,
-    add_embedded,
-    fill_inside,
-    invert_positive,
-)
+from vcomp.estimators.likelihood.kernels import add_embedded, fill_inside, invert_positive
+from vcomp.estimators.likelihood.level_blocks import _inverted_by_loops
 from vcomp.numerics import inverses
 
 
