@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 from io import StringIO
 from pathlib import Path
 
+import click
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,7 +18,7 @@ from click.testing import CliRunner
 
 import vcomp
 from vcomp import display
-from vcomp.cli.main import _with_options, cli
+from vcomp.cli.main import _with_options, cli, in_options
 
 LOGS = Path(__file__).parents[1] / "evals" / "logs" / "lm_eval_0.4.13"
 
@@ -47,7 +49,7 @@ def test_the_cheapest_model_within_a_margin(table):
         pd.read_csv(table), system="sys", sampled=["topic"], margin=0.1,
         model_prices={"bm25-k1.2-b0.75": 3, "ql-jm0.1": 2, "overlap": 1},
     )  # fmt: skip
-    assert found.output == f"{made}\n"
+    assert " ".join(found.output.split()) == in_words_of_the_command(made)
     assert made.same_quality in " ".join(found.output.split())
     assert made.cheapest == ("ql-jm0.1",)
     alone = ended(table, *options, "--model-price", prices)
@@ -64,7 +66,13 @@ def in_words_of_the_command(page):
     text = " ".join(str(page).split())
     for python, option in words.items():
         text = text.replace(python, option)
-    return text
+    return re.sub(r"where=\{'(\w+)': \['(\S+)', '(\S+)'\]\}", r"--where \1=\2 --where \1=\3", text)
+
+
+def test_levels_of_a_column_are_options_of_their_own():
+    command = cli.get_command(click.Context(cli), "evals")
+    said = in_options("a study of these two, where={'model': ['a/b', 'c']}; multiply", command)
+    assert said == "a study of these two, --where model='a/b' --where model=c; multiply"
 
 
 def test_advice_is_in_the_words_of_the_command(table, tmp_path):
@@ -170,7 +178,8 @@ def test_names_of_columns(table, tmp_path):
     forms.to_csv(tmp_path / "forms.csv", index=False)
     made = vcomp.evals.study(tmp_path / "forms.csv", columns={"prompt": "task"})
     assert made.roles.sampled == ("item", "prompt")
-    assert ended(tmp_path / "forms.csv", "--columns", "prompt=task").output == f"{made}\n"
+    output = ended(tmp_path / "forms.csv", "--columns", "prompt=task").output
+    assert " ".join(output.split()) == in_words_of_the_command(made)
     refused = ended(table, "--columns", "prompt")
     assert "'prompt' has no names; write NAME=NAME such as prompt=task" in str(refused.exception)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -14,6 +15,7 @@ from scipy import stats
 import vcomp
 from tests.helpers.printed_tables import printed_words
 from vcomp import display
+from vcomp.evals.contradictions import sphericity
 from vcomp.evals.next_data import allocation, needed, noisiest
 from vcomp.evals.page import EvalPage
 
@@ -1010,3 +1012,56 @@ def test_tables_of_other_libraries(kind):
     else:
         other = {name: table[name].to_numpy() for name in table}
     assert str(vcomp.evals.study(other)) == str(vcomp.evals.study(table))
+
+
+# What the scores contradict ----------------------------------------------------------------------
+
+
+def of_alike(rng, n=80, spread=(1.0, 1.0, 1.0)):
+    """Return scores of models, the last two of which have as much in common as `spread` leaves."""
+    common = rng.normal(size=(n, 1))
+    own = rng.normal(size=(n, 3)) * np.array(spread)
+    y = np.column_stack([own[:, :1], common + own[:, 1:]]) + np.array([0.0, 0.1, 0.2])
+    item, model = np.indices(y.shape).reshape(2, -1)
+    return y, pd.DataFrame({"item": item, "model": np.array(["a", "b", "c"])[model],
+                            "score": y.ravel()})  # fmt: skip
+
+
+def test_pairs_of_unequal_errors_are_named():
+    y, data = of_alike(np.random.default_rng(4), spread=(1.0, 0.3, 0.3))
+    found = vcomp.evals.study(data)
+    (said,) = found.contradictions
+    assert said in printed_words(found)
+    assert found.page.contradictions == (said,)
+    small = np.std(y[:, 1] - y[:, 2], ddof=1) / np.sqrt(80)
+    assert f"from {display.number(small, 2)} for b and c to" in said
+    # The advice leads to the error of the pair.
+    pair = ast.literal_eval(re.search(r"where=(\{.*?\})", said)[1])
+    other = vcomp.evals.study(data, where=pair)
+    column = {"a": 0, "b": 1, "c": 2}
+    first, second = (y[:, column[m]] for m in pair["model"])
+    paired = np.std(first - second, ddof=1) / np.sqrt(80)
+    assert other.comparisons.table["std_error"].item() == pytest.approx(paired, rel=1e-6)
+    assert f"to {display.number(paired, 2)} for " in said
+
+
+def test_equal_errors_are_seldom_called_unequal():
+    rng = np.random.default_rng(6)
+    p = []
+    for _ in range(400):
+        values = rng.normal(size=(30, 1)) + rng.normal(size=(30, 4))
+        p.append(sphericity(values))
+    assert stats.kstest(p, "uniform").pvalue > 0.01
+
+
+def test_runs_that_are_no_repetitions_are_named():
+    rng = np.random.default_rng(2)
+    swing = rng.normal(size=(30, 3, 4, 1)) * np.array([1.0, -1.0])
+    y = rng.normal(size=(30, 1, 1, 1)) + swing + 0.3 * rng.normal(size=swing.shape)
+    codes = np.indices(y.shape).reshape(4, -1)
+    data = pd.DataFrame(dict(zip(("item", "model", "prompt", "epoch"), codes, strict=True)))
+    found = vcomp.evals.study(data.assign(score=y.ravel()))
+    said = " ".join(found.contradictions)
+    assert "σ²(model:item:prompt) is estimated at 0" in said
+    assert "scores of the same model, item and prompt differ more than others do" in said
+    assert said in printed_words(found)

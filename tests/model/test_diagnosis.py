@@ -7,8 +7,10 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import vcomp
+from tests.helpers.printed_tables import printed_words
 from vcomp.exceptions import DataError, PlanError
 from vcomp.inference.assumptions.samples import independent_null
+from vcomp.inference.intervals import below_zero
 from vcomp.ir.simulate.copula import decompose
 from vcomp.model import slopes as model_slopes
 from vcomp.model.model_checks import _crossed_tables
@@ -522,3 +524,51 @@ def test_normal_effects_are_in_the_envelope():
     inside = ((low <= z) & (z <= high)).mean(axis=0)
     # Monte Carlo errors: .007 of the 999 draws, .005 of the 2,000.
     np.testing.assert_allclose(inside, 0.95, atol=0.03)
+
+
+# Components below zero --------------------------------------------------------------------------
+
+
+def alternating(rng, p=30, i=8, e=2, share=0.0):
+    """Return scores of two runs of p × i; `share` of the error has another sign in the second."""
+    error = rng.normal(size=(p, i, e))
+    swing = rng.normal(size=(p, i, 1)) * np.array([1.0, -1.0])
+    y = rng.normal(size=(p, 1, 1)) + rng.normal(size=(1, i, 1))
+    y = y + np.sqrt(1.0 - share) * error + np.sqrt(share) * swing
+    a, b, _ = np.indices(y.shape).reshape(3, -1)
+    return y, pd.DataFrame({"p": a, "i": b, "y": y.ravel()})
+
+
+def test_a_component_below_zero_is_the_lower_tail_of_its_f():
+    y, data = alternating(np.random.default_rng(3), share=0.5)
+    diagnosis = vcomp.fit("y ~ (1|p) + (1|i) + (1|p:i)", data).diagnose(n=19)
+    row = diagnosis.table.query("assumption == 'nonnegative variance'")
+    assert row["of"].tolist() == ["p:i"]
+    cells = y.mean(axis=2)
+    inside = cells - cells.mean(0) - cells.mean(1)[:, None] + cells.mean()
+    of_cells = 2.0 * (inside**2).sum() / (29 * 7)
+    of_runs = ((y - cells[:, :, None]) ** 2).sum() / (30 * 8)
+    ratio = of_cells / of_runs
+    assert row["statistic"].item() == pytest.approx(ratio, rel=1e-6)
+    p = stats.f.cdf(ratio, 29 * 7, 30 * 8)
+    assert row["p_value"].item() == pytest.approx(p, rel=1e-5)
+    assert p < 0.001
+    (found,) = diagnosis.negative
+    assert found.estimate == pytest.approx((of_cells - of_runs) / 2.0, rel=1e-6)
+    said = printed_words(diagnosis)
+    assert "σ²(p:i) is estimated at 0 and would be" in said
+    assert "scores of the same p and i differ more than others do" in said
+
+
+def test_a_component_of_zero_is_seldom_shown_to_be_below():
+    rng, p = np.random.default_rng(8), []
+    for _ in range(200):
+        res = vcomp.fit("y ~ (1|p) + (1|i) + (1|p:i)", alternating(rng)[1])
+        found = [
+            x.p_value for x in below_zero(res.dstudy(object="p").components) if x.name == "p:i"
+        ]
+        p.append(found[0] if found else 1.0)
+    # Half of the components are above zero; the others have p-values up to about a half.
+    assert stats.binomtest(int(np.sum(np.array(p) <= 0.05)), 200, 0.05).pvalue > 0.01
+    assert stats.binomtest(int(np.sum(np.array(p) <= 0.2)), 200, 0.2).pvalue > 0.01
+    assert min(p) > 0.0001

@@ -41,10 +41,14 @@ def in_options(message: str, command: click.Command | None) -> str:
         is_in_call = re.search(r"\w\([^()]*$", message[: found.start()])
         if found[1] not in spellings or is_in_call:
             return found[0]
-        given = " ".join(found[2].strip("{}[]").split())
-        value = re.sub(r"['\"]([\w.:-]+)['\"]", r"\1", given).replace(": ", "=")
+        option = spellings[found[1]]
+        given = re.sub(r"['\"]([\w.:-]+)['\"]", r"\1", " ".join(found[2].split()))
+        of_levels = re.fullmatch(r"\{(\w+): \[(.*)\]\}", given)
+        if of_levels:
+            return " ".join(f"{option} {of_levels[1]}={x}" for x in of_levels[2].split(", "))
+        value = given.strip("{}[]").replace(": ", "=")
         value = value.replace(", ", ",") if found[2].startswith("[") else value
-        return f"{spellings[found[1]]} {value}".rstrip()
+        return f"{option} {value}".rstrip()
 
     return _ARGUMENT.sub(spelled, _CODE.sub("", message))
 

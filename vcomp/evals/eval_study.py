@@ -13,6 +13,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp.codec import to_document
+from vcomp.evals.contradictions import contradictions
 from vcomp.evals.next_data import (
     Prices,
     Unknown,
@@ -327,6 +328,14 @@ class EvalStudy(display.Printed):
     def unknown(self) -> list[Unknown]:
         """What these data cannot show, each with the cheapest data that would."""
         return unknown(self)
+
+    @cached_property
+    def contradictions(self) -> list[str]:
+        """What the scores contradict in the model, in sentences.
+
+        Components that are significantly below zero, and differences of unequal variances.
+        """
+        return [] if self.comparisons is None else contradictions(self)
 
     def summary(self) -> Any:
         """Return a printable page: text with ``print``, HTML in a notebook.

@@ -79,7 +79,7 @@ def printed(study: EvalStudy) -> Any:
     if study.not_compared:
         said.append(f"Not compared: {of_lacking(study.roles, study.not_compared)}.")
     said += [study.same_quality, *study.roles.sentences(study.task_shares), *study.left_out]
-    said += [*study.next_data, *map(str, study.unknown)]
+    said += [*study.contradictions, *study.next_data, *map(str, study.unknown)]
     return display.summary(tables, [visible(sentence) for sentence in said if sentence])
 
 
@@ -269,6 +269,7 @@ class EvalPage(InJson):
     next_data : what would make it surer, in sentences
     unknown : what the data cannot show
     left_out : samples of the logs that have no score, in sentences
+    contradictions : what the scores contradict in the model, in sentences
     margin : the smallest difference that matters; null without
     noninferior : models shown to be worse than the best by less than the margin, if at all
     cheapest : those of them that cost the least; empty without prices of models
@@ -292,6 +293,7 @@ class EvalPage(InJson):
     next_data: tuple[str, ...]
     unknown: tuple[Unknown, ...]
     left_out: tuple[str, ...] = ()
+    contradictions: tuple[str, ...] = ()
     margin: float | None = None
     noninferior: tuple[Any, ...] = ()
     cheapest: tuple[Any, ...] = ()
@@ -327,6 +329,7 @@ def page_of(study: EvalStudy) -> EvalPage:
         next_data=tuple(study.next_data),
         unknown=tuple(study.unknown),
         left_out=study.left_out,
+        contradictions=tuple(study.contradictions),
         margin=study.margin,
         noninferior=tuple(map(_plain, study.noninferior)),
         cheapest=tuple(map(_plain, study.cheapest)),

@@ -36,6 +36,7 @@ from vcomp.inference.assumptions import (
     TwoWayTable,
     assess,
 )
+from vcomp.inference.intervals import BelowZero
 from vcomp.inference.resampling import Recipe, Refitted, drawn_refits
 from vcomp.model.prediction import fitted_values
 from vcomp.model.row_access import RowAccess
@@ -346,7 +347,11 @@ _BYTES_A_ROW = 8.0 * 60
 
 
 def diagnose(
-    access: RowAccess, object_: str | None, n: int | None, rng: int | np.random.Generator | None
+    access: RowAccess,
+    object_: str | None,
+    n: int | None,
+    rng: int | np.random.Generator | None,
+    negative: Sequence[BelowZero] = (),
 ) -> Diagnosis:
     """Return the diagnosis of a fit; see :meth:`VarianceComponentsResults.diagnose`.
 
@@ -356,6 +361,7 @@ def diagnose(
     object_ : facet in the columns of tables; None for the first of the formula
     n : number of draws of each null distribution, or None
     rng : seed or generator
+    negative : components that are below zero without bounds
     """
     design, seed = access.data.design, seed_from(rng)
     names = [facet.name for facet in design.facets]
@@ -382,7 +388,7 @@ def diagnose(
         slopes, not_tested = missing_slopes(access)
         return assess(
             title, effects, diagnosed, tables, [*left, *not_tested], n=n, seed=seed, slopes=slopes,
-            fitted=_fitted_rows(access, chunk, solution, own),
+            fitted=_fitted_rows(access, chunk, solution, own), negative=negative,
         )  # fmt: skip
 
 

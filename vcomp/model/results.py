@@ -25,7 +25,13 @@ from vcomp.exceptions import DataError, VcompError, check_alpha, did_you_mean, g
 from vcomp.formula import RESIDUAL, in_python, left_out_note
 from vcomp.inference import NOT_CONVERGED
 from vcomp.inference.hypotheses import degrees_of_freedom
-from vcomp.inference.intervals import IntervalSource, Limits, note_on_scores, wald_interval
+from vcomp.inference.intervals import (
+    IntervalSource,
+    Limits,
+    below_zero,
+    note_on_scores,
+    wald_interval,
+)
 from vcomp.model.estimates import (
     component_limits,
     covariance_beside,
@@ -240,7 +246,8 @@ class VarianceComponentsResults(
         of the residuals of a facet's levels with the effects of the other and with each other,
         and outlying cells. With random slopes the effects of every bar are tested. Without, the
         slopes of numerical covariates that vary within the levels of a term are, where a fit with
-        them takes little time.
+        them takes little time. A component at its bound 0 is tested against negative ones, which
+        the model does not allow: scores that share its levels then differ more than others.
 
         Parameters
         ----------
@@ -290,7 +297,7 @@ class VarianceComponentsResults(
         """
         from vcomp.model.model_checks import diagnose  # deferred for start-up time
 
-        return diagnose(self._row_access, object, n, rng)
+        return diagnose(self._row_access, object, n, rng, below_zero(self._record.components))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.formula} by {self.method.upper()}>"

@@ -39,6 +39,7 @@ from vcomp.inference.assumptions.two_way_table import (
     findings_of,
 )
 from vcomp.inference.assumptions.verdicts import MissingSlope, OutlyingRows
+from vcomp.inference.intervals import BelowZero
 from vcomp.numerics import stream
 
 ALPHA = 0.05
@@ -327,6 +328,7 @@ def assess(
     seed: int,
     slopes: Sequence[MissingSlope] = (),
     fitted: FittedRows | None = None,
+    negative: Sequence[BelowZero] = (),
 ) -> Diagnosis:
     """Return the diagnosis of a fit.
 
@@ -341,6 +343,7 @@ def assess(
     seed : every test has a stream of its own
     slopes : tests of slopes that the model has not
     fitted : the rows with their fitted values, for pictures and lists
+    negative : components that are below zero without bounds
     """
     left = list(not_tested)
     samples, tests = _of_effects(effects, n, seed, left)
@@ -377,6 +380,13 @@ def assess(
         found.append(findings_of(table, n_draws(cost, n), stream(seed, 3000 + k)))
         tests += found[-1].tests
     tests += [slope.test for slope in slopes]
+    tests += [
+        AssumptionTest(
+            "nonnegative variance", of.name, of.ratio, of.p_value, 1.0 - of.ratio, "1 − F",
+            "F of mean squares",
+        )
+        for of in negative
+    ]  # fmt: skip
     return Diagnosis(
         title,
         rows.y.size,
@@ -390,6 +400,7 @@ def assess(
         tuple(slopes),
         fitted,
         has_slopes=bool(rows.slopes),
+        negative=tuple(negative),
     )
 
 

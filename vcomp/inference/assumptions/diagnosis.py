@@ -20,6 +20,7 @@ from vcomp.inference.assumptions.verdicts import (
     Verdict,
     verdicts_of,
 )
+from vcomp.inference.intervals import BelowZero
 from vcomp.inference.pairwise import adjusted
 
 if TYPE_CHECKING:
@@ -225,6 +226,7 @@ class Diagnosis(display.Printed):
     slopes : tests of slopes that the model has not
     rows : with their fitted values; None without
     has_slopes : whether the model has random slopes
+    negative : components that are below zero without bounds
     """
 
     title: str
@@ -239,6 +241,7 @@ class Diagnosis(display.Printed):
     slopes: tuple[MissingSlope, ...] = ()
     rows: FittedRows | None = None
     has_slopes: bool = False
+    negative: tuple[BelowZero, ...] = ()
 
     def __repr__(self) -> str:
         return f"<diagnosis of {self.title}: {len(self.tests)} tests>"
@@ -500,8 +503,8 @@ class Diagnosis(display.Printed):
         return skewness(found[test.of].values)
 
     def _named(self) -> list[str]:
-        """Return sentences on outliers, correlated pairs and little known effects."""
-        lines = []
+        """Return sentences on negative components, outliers, correlated pairs, unknown effects."""
+        lines = [str(of) for of in self.negative if of.is_sure]
         for s in self.samples:
             if s.outliers:
                 shown = ", ".join(

@@ -19,6 +19,7 @@ Assumption: TypeAlias = Literal[
     "uncorrelated effects",
     "additivity",
     "equal slopes",
+    "nonnegative variance",
 ]
 
 _DRAWN = 20_000_000

@@ -22,6 +22,7 @@ _LARGE: dict[str, float] = {
     "uncorrelated effects": 0.2,
     "additivity": 0.05,
     "equal slopes": 0.1,
+    "nonnegative variance": 0.2,
 }
 """From these effect sizes on a deviation is large; below, its consequences are small."""
 

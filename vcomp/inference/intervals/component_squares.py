@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import EstimationError, VcompError
 from vcomp.inference.intervals.influences import FEWEST
@@ -25,6 +26,9 @@ from vcomp.numerics import solve
 _CORRELATED = 0.99
 """Estimated correlations of mean squares are at most this large."""
 
+
+_SURELY = 0.001
+"""Level at which a component is shown to be below zero."""
 
 _KNOWN = 1e12
 """Largest degrees of freedom: those of a component known to one part in a million."""
@@ -147,6 +151,89 @@ def mean_squares(
         _correlation(spread, variances),
         np.where(free, 0.0, components.values),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class BelowZero:
+    """A component that is estimated at its bound 0, and the test of a component of 0 or more.
+
+    Attributes
+    ----------
+    name : of the component
+    estimate : without the bound, below 0
+    ratio : of the mean squares whose difference it is
+    df : of both
+    p_value : probability of a ratio as small
+    """
+
+    name: str
+    estimate: float
+    ratio: float
+    df: tuple[float, float]
+    p_value: float
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the data contradict a component of 0 or more, at a level of 0.001."""
+        return self.p_value <= _SURELY
+
+    def __str__(self) -> str:
+        p = display.p_values([self.p_value])[0]
+        shared = display.listed(self.name.split(":"))
+        return (
+            f"σ²({self.name}) is estimated at 0 and would be {display.number(self.estimate, 3)} "
+            f"without this bound (F = {display.number(self.ratio, 3)}, "
+            f"p {p if p.startswith('<') else f'= {p}'}): scores of the same {shared} differ more "
+            "than others do. They may not be independent repetitions, or a term is missing."
+        )
+
+
+def below_zero(components: VarianceComponents) -> list[BelowZero]:
+    """Return tests of the components that are below zero without bounds.
+
+    A component is a difference of mean squares, or of sums of them with Satterthwaite's degrees of
+    freedom, whose ratio is F or larger if the component is 0 or more. In balanced data the test is
+    exact for normal effects.
+
+    Parameters
+    ----------
+    components : estimated
+
+    Examples
+    --------
+    >>> S = np.array([3.0, 13.0, 6.0])  # of p, i, pi; df 40, 20, 800
+    >>> to_components = np.array([[1, 0, -1], [0, 1, -1], [0, 0, 1]]) / [[21.0], [41.0], [1.0]]
+    >>> expected = np.array([6.0, 13.0, 6.0])
+    >>> cov = to_components @ np.diag(2 * expected**2 / [40, 20, 800]) @ to_components.T
+    >>> facets = tuple(map(frozenset, ("p", "i", "pi")))
+    >>> v = to_components @ S
+    >>> g = VarianceComponents(("p", "i", "Residual"), facets, np.maximum(v, 0.0),
+    ...                        without_bounds=(v, cov))
+    >>> found, = below_zero(g)
+    >>> found.name, round(found.ratio, 6), round(found.p_value, 6)
+    ('p', 0.5, 0.003886)
+    """
+    squares = None if components.without_bounds is None else mean_squares(components)
+    if squares is None or components.without_bounds is None:
+        return []
+    from scipy.special import fdtr
+
+    values, _ = components.without_bounds
+    at_bound = np.flatnonzero((components.values == 0.0) & (values < 0.0))
+    at_bound = at_bound[np.isin(at_bound, squares.places)]
+    parts = squares.coefficients(np.eye(len(values))[at_bound]) * squares.values
+    found = []
+    for place, row in zip(at_bound.tolist(), parts, strict=True):
+        sums, df = [], []
+        for part in (np.maximum(row, 0.0), np.maximum(-row, 0.0)):
+            sums.append(float(part.sum()))
+            df.append(sums[-1] ** 2 / max(float((part**2 / squares.df).sum()), 1e-300))
+        if sums[1] > 0.0:
+            ratio = sums[0] / sums[1]
+            name, estimate = components.names[place], float(values[place])
+            p = float(fdtr(*df, ratio))
+            found.append(BelowZero(name, estimate, ratio, (df[0], df[1]), p))
+    return found
 
 
 def _errors(spread: FloatArray) -> FloatArray:
