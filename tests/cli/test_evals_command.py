@@ -118,8 +118,10 @@ def test_prices(table):
         pd.read_csv(table), system="sys", sampled=["topic"], prices={"topic": 2, "call": 0.1},
         budget=500,
     )  # fmt: skip
-    found = display.number(made.allocation.best.study.detectable()["difference"].item())
-    assert "A budget of 500 for the whole is best spent on" in paid
+    planned = made.allocation.best.study
+    found = planned.detectable(n_objects=3, test="tukey")["difference"].item()
+    found = display.number(found)
+    assert "A budget of 500 for the whole, of which 345 are spent, is best spent" in paid
     assert f"finds a difference of {found}." in " ".join(paid.split())
     assert "write NAME=PRICE such as item=.05" in str(ended(table, "--price", "item").exception)
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from vcomp.evals.next_data import (
     Prices,
     Unknown,
     allocation,
+    plan_of,
     read_budget,
     read_model_prices,
     read_prices,
@@ -157,9 +159,12 @@ class EvalStudy(display.Printed):
             return self.fit
         return _fitted(self.roles.planning, self.data, self.roles)
 
-    @property
+    @cached_property
     def plan(self) -> DStudy:
         """The D-study of these data, with ``power``, ``required``, ``detectable``, ``optimize``.
+
+        Tasks and other fixed facets have the weights that they have in the scores; of unequal ones
+        the number of tasks is an effective one.
 
         Raises
         ------
@@ -171,7 +176,7 @@ class EvalStudy(display.Printed):
                 f"there is one {self.roles.model}: a plan to tell them apart needs several",
                 column=self.roles.model,
             )
-        return _plan(self.components, self.roles)
+        return plan_of(self.components, self.roles, self.data, self.task_shares)
 
     @property
     def ahead(self) -> tuple[Any, ...]:
@@ -300,15 +305,32 @@ class EvalStudy(display.Printed):
         return f"{top} has the best score, and {named} may be as good; {pairs}."
 
     @property
+    def open_pair(self) -> tuple[Any, ...]:
+        """The two best models, next to each other in rank, that do not differ significantly.
+
+        Empty if there are none.
+        """
+        if self.comparisons is None:
+            return ()
+        pairs = self.comparisons.table
+        pairs = pairs[~pairs["significant"]]
+        alike = set(map(frozenset, zip(pairs["first"], pairs["second"], strict=True)))
+        neighbours = pairwise(self.table.index.tolist())
+        return next((pair for pair in neighbours if frozenset(pair) in alike), ())
+
+    @property
     def gap(self) -> float:
-        """The difference between the two best scores, if it is not significant; else nan."""
-        top, scores = self.table["mean"].to_numpy(), self.data[self.roles.score]
-        gap = abs(float(top[0] - top[1])) if len(self.ahead) > 1 else math.nan
+        """The difference between the scores of :attr:`open_pair`; nan without."""
+        if not self.open_pair:
+            return math.nan
+        first = self.table.index.tolist().index(self.open_pair[0])
+        top, scores = self.table["mean"].to_numpy()[first:], self.data[self.roles.score]
+        gap = abs(float(top[0] - top[1]))
         return 0.0 if gap <= 1e-12 * float(scores.abs().max()) else gap  # rounding of means
 
     @cached_property
     def allocation(self) -> Allocation[DStudy] | None:
-        """The best data for the budget; without it the cheapest that tell the best two apart.
+        """The best data for the budget; else the cheapest that tell :attr:`open_pair` apart.
 
         None without prices, or if nothing is to be found. See :meth:`vcomp.DStudy.optimize`.
 
@@ -579,11 +601,7 @@ def noise(table: pd.DataFrame, roles: Roles, alpha: float) -> tuple[Roles, pd.Da
     if roles.levels[roles.model] == 1:
         return roles, _sources(_fit_of_models(roles, table), None)
     fit = _fitted(roles.planning, table, roles)
-    return roles, _sources(fit, _plan(fit, roles))
-
-
-def _plan(fit: VarianceComponentsResults, roles: Roles) -> DStudy:
-    return fit.dstudy(object=roles.model, fixed=roles.fixed)
+    return roles, _sources(fit, plan_of(fit, roles, table, {}))
 
 
 def _sources(fit: VarianceComponentsResults, plan: DStudy | None) -> pd.DataFrame:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from vcomp import display
-from vcomp.evals.roles import JUDGE, NUMBERED, Roles
+from vcomp.evals.roles import FIXED, JUDGE, NUMBERED, Roles
 from vcomp.exceptions import PlanError, check_margin, did_you_mean, is_real
 from vcomp.formula import REPLICATE, RESIDUAL
+from vcomp.gtheory import DifferenceTest
 from vcomp.gtheory.allocation import Allocation, Cost
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from vcomp.formula import BrennanDesign
     from vcomp.gtheory import DStudy
+    from vcomp.model import VarianceComponentsResults
 
 EvalStudy: TypeAlias = Any
 """The study of an evaluation, whose module imports this one."""
@@ -28,6 +30,9 @@ POWER = 0.8
 """Power of the tests that are planned."""
 
 _LEVEL = 0.05
+
+_MOST_LISTED = 6
+"""Tasks whose new items are listed."""
 
 CELLS = ("call", "score", "judgement")
 """Names of prices of an answer of a model, and of one of its scores."""
@@ -93,12 +98,16 @@ class Prices:
         plan : of the data
         """
         facets, setup = plan.plan.design.facets, 0.0
+        sizes = dict(zip(plan.plan.facets, plan.plan.sizes[0].tolist(), strict=True))
+        fixed = set(self.roles.fixed) & set(sizes)
         made: dict[frozenset[str], float] = {}
         for columns, price in self.terms.items():
             alone = self.roles.repeated, replicated(self.roles, facets)
             named = (REPLICATE if c in alone and c not in facets else c for c in columns)
             kept = frozenset(f for f in named if f in facets)
-            made[kept] = made.get(kept, 0.0) + price
+            # Sizes of weighted tasks are effective ones; all tasks are paid for.
+            all_there_is = math.prod(self.roles.levels[f] / sizes[f] for f in kept & fixed)
+            made[kept] = made.get(kept, 0.0) + price * all_there_is
         setup = made.pop(frozenset(), 0.0)
         return Cost({tuple(sorted(of)): price for of, price in made.items()}, setup=setup)
 
@@ -239,6 +248,8 @@ def allocation(study: EvalStudy, gap: float) -> Allocation[DStudy] | None:
     """
     if study.prices is None or not (study.budget is not None or gap > 0.0):
         return None
+    if study.budget is not None and study.budget <= study.prices.of(study.data):
+        return None
     return _best(study, study.prices, study.budget, gap)
 
 
@@ -249,12 +260,17 @@ def _best(
     plan = whole_plan(study)
     cost = prices.of_plan(plan)
     priced = {f for _, over in cost.terms(plan.plan.design) for f in over}
-    sizes = zip(plan.plan.facets, plan.plan.sizes[0].tolist(), strict=True)
+    plan_sizes = dict(zip(plan.plan.facets, plan.plan.sizes[0].tolist(), strict=True))
     fixed = plan.plan.universe.fixed
-    held = {f: max(1, round(n)) for f, n in sizes if f not in priced and f not in fixed}
+    held = {
+        f: max(1, round(n)) for f, n in plan_sizes.items() if f not in priced and f not in fixed
+    }
     # One level of a sampled facet would leave its noise unknown.
     sampled = {f if f in plan.plan.facets else REPLICATE for f in study.roles.sampled}
     several = dict.fromkeys(sorted(sampled), (2, None))
+    if budget is not None:
+        # Data that exist are paid for, and are kept.
+        several |= {f: (max(2, *n.values()), None) for f, n in _existing(study, plan).items()}
     bounds = several | held
     if len(held) + len(fixed) == len(plan.plan.facets):
         listed = display.listed([f for f in plan.plan.facets if f not in fixed])
@@ -262,40 +278,139 @@ def _best(
     if budget is not None:
         return plan.optimize(cost, budget=budget, coefficient="rel_err_var", bounds=bounds)
     try:
-        return plan.optimize(cost, difference=gap, power=POWER, bounds=bounds)
+        return plan.optimize(cost, difference=gap, power=POWER, bounds=bounds, **test_of(study))
     except PlanError:
-        return _of_many(plan, cost, gap, bounds)
+        return _of_many(study, plan, cost, gap, bounds)
 
 
 def _of_many(
-    plan: DStudy, cost: Cost, gap: float, bounds: Mapping[str, Any]
+    study: EvalStudy, plan: DStudy, cost: Cost, gap: float, bounds: Mapping[str, Any]
 ) -> Allocation[DStudy]:
     """Return data that show which of two models is better, of nearly the least cost.
 
     Designs of many levels are too many to compare their powers, and their degrees of freedom
     hardly matter: the least cost is that of an error variance.
     """
-    error, ratio = float(plan.columns["rel_err_var"][0]), _of_detected(plan, gap)
+    error, ratio = float(plan.columns["rel_err_var"][0]), gap / found_difference(study, plan)
     for _ in range(_STEPS):
         # Detected differences are as errors; a little less than the difference ends the search.
         error *= ratio**2 * (1.0 - _CLOSE)
         found = plan.optimize(cost, goal=error, coefficient="rel_err_var", bounds=bounds)
-        ratio = _of_detected(found.best.study, gap)
+        ratio = gap / found_difference(study, found.best.study)
         if 1.0 <= ratio <= 1.0 + _CLOSE:
             break
     return found
 
 
-def _of_detected(plan: DStudy, gap: float) -> float:
-    """Return a difference as a multiple of the one that is detected."""
-    return gap / float(plan.detectable(POWER)["difference"].iloc[0])
+# The test that is planned ------------------------------------------------------------------------
+
+
+def test_of(study: EvalStudy) -> dict[str, Any]:
+    """Return the test of a pair that the page makes, as options of a plan.
+
+    Holm's method has the level of its first step.
+
+    Parameters
+    ----------
+    study : of several models
+    """
+    n_models, n_pairs = _compared(study)
+    is_holm = study.comparisons.correction is not None
+    alpha = study.alpha / n_pairs if is_holm else study.alpha
+    return {"n_objects": n_models, "alpha": alpha, "test": "t" if is_holm else "tukey"}
+
+
+def _compared(study: EvalStudy) -> tuple[int, int]:
+    """Return the numbers of models that are compared, and of their pairs."""
+    pairs = study.comparisons.table
+    return len(set(pairs["first"]) | set(pairs["second"])), len(pairs)
+
+
+def named_test(study: EvalStudy) -> str:
+    """Return the test of a pair that the page makes, in words.
+
+    Parameters
+    ----------
+    study : of several models
+    """
+    n_pairs = _compared(study)[1]
+    if n_pairs == 1:
+        return "the t-test"
+    if study.comparisons.correction is not None:
+        return f"the t-test of {display.count(n_pairs)} pairs, with Holm's correction,"
+    name = study.comparisons.test
+    name = "Tukey's test" if "Tukey" in name else "the max-t test"
+    return f"{name} of all {display.count(n_pairs)} pairs"
+
+
+def found_difference(study: EvalStudy, plan: DStudy) -> float:
+    """Return the difference that the test of a pair finds in planned data.
+
+    Parameters
+    ----------
+    study : of several models
+    plan : of data
+    """
+    return float(plan.detectable(POWER, **test_of(study))["difference"].iloc[0])
+
+
+def found_in_data(study: EvalStudy) -> float:
+    """Return the difference that the test of a pair finds in the data as they are.
+
+    It has the standard error of the comparisons, of several the median one.
+
+    Parameters
+    ----------
+    study : of several models
+    """
+    pairs = study.comparisons.table.sort_values("std_error", kind="stable")
+    se, df = pairs[["std_error", "df"]].to_numpy()[len(pairs) // 2]
+    return DifferenceTest(**test_of(study)).detectable(POWER, float(se), float(df))
 
 
 # What makes it surer -----------------------------------------------------------------------------
 
 
+def plan_of(
+    fit: VarianceComponentsResults, roles: Roles, table: pd.DataFrame, shares: Mapping[Any, float]
+) -> DStudy:
+    """Return the D-study of data like these, in which fixed facets have the weights of the scores.
+
+    A score is Σ w m of the means m of tasks; of n items each its error variance is Σ w²/n times
+    that of an item. So there are 1/Σ w² tasks, with as many items each as have this error.
+
+    Parameters
+    ----------
+    fit : in which models are sampled
+    roles : of the columns
+    table : of the scores
+    shares : weights of tasks; empty if they are equal
+    """
+    own = fit.dstudy(object=roles.model, fixed=roles.fixed)
+    plan, levels = own.plan, roles.levels
+    above = {f: plan.design.nested_in[f] - {roles.model} for f in plan.facets}
+    fixed = [f for f in roles.fixed if not above.get(f, True)]
+    if not fixed:
+        return own
+    weights = {f: (shares if f == FIXED[0] else {}) for f in fixed}
+    sizes = dict(zip(plan.facets, plan.sizes[0].tolist(), strict=True))
+    for f in fixed:
+        sizes[f] = 1.0 / sum(w**2 for w in weights[f].values()) if weights[f] else levels[f]
+    for facet in (f for f in roles.sampled if above.get(f) and above[f] <= set(fixed)):
+        over = sorted(above[facet])
+        n = levels_within(table, roles, over, facet)
+        squares = math.prod(1.0 / levels[f] ** 2 for f in over if not weights[f]) / n
+        for f in (f for f in over if weights[f]):
+            squares *= n.index.get_level_values(f).map(weights[f]).to_numpy(dtype=float) ** 2
+        of_models = squares.groupby(level=0, observed=True).agg(["sum", "size"])
+        # A model that lacks a task has no score.
+        error = of_models["sum"][of_models["size"] == of_models["size"].max()].mean()
+        sizes[facet] = 1.0 / (error * math.prod(sizes[f] for f in over))
+    return fit.dstudy(object=roles.model, fixed=roles.fixed, sizes=sizes)
+
+
 def whole_plan(study: EvalStudy, other: Mapping[str, int] | None = None) -> DStudy:
-    """Return the D-study of data like these, with whole sizes.
+    """Return the D-study of data like these, with whole sizes of what can be added.
 
     Parameters
     ----------
@@ -304,7 +419,8 @@ def whole_plan(study: EvalStudy, other: Mapping[str, int] | None = None) -> DStu
     """
     plan = study.plan.plan
     own = zip(plan.facets, plan.sizes[0].tolist(), strict=True)
-    sizes = {f: max(1, round(n)) for f, n in own} | dict(other or {})
+    fixed = study.roles.fixed
+    sizes = {f: n if f in fixed else max(1, round(n)) for f, n in own} | dict(other or {})
     return study.components.dstudy(object=study.roles.model, fixed=study.roles.fixed, sizes=sizes)
 
 
@@ -315,13 +431,13 @@ def sentences(study: EvalStudy) -> list[str]:
     ----------
     study : of several models
     """
-    found = float(study.plan.detectable(POWER)["difference"].iloc[0])
-    detected = f"a difference of {display.number(found)} with power {display.number(POWER)}"
-    said = [f"A test of one pair with data like these finds {detected}."]
+    found = f"a difference of {display.number(found_in_data(study))}"
+    power = f"with power {display.number(POWER)}"
+    said = [f"With data like these {named_test(study)} finds {found} {power}."]
     if study.prices is not None:
         cost = display.number(study.prices.of(study.data), 6)
         said.append(f"At these prices the data cost {cost}.")
-    gap, pair = study.gap, " and ".join(map(str, study.table.index[:2]))
+    gap, pair = study.gap, " and ".join(map(str, study.open_pair))
     apart = f"{pair} differ by {display.number(gap)}."
     if study.budget is not None:
         said.append(_bought(study))
@@ -329,6 +445,10 @@ def sentences(study: EvalStudy) -> list[str]:
         said.append(f"{apart} {_bought(study)}")
     elif gap > 0.0:
         said.append(f"{apart} {needed(study, gap)}")
+    if gap > 0.0 and study.budget is None:
+        said.append("If the true difference is smaller than the observed one, more are needed.")
+        if len(study.table) > 2:
+            said.append(f"For this pair no other {study.roles.model} needs more.")
     if gap == 0.0:
         said.append(f"{pair} have the same score. {_of_twice(study)}")
     return said
@@ -338,34 +458,99 @@ def _of_twice(study: EvalStudy) -> str:
     """Return what twice the levels of the noisiest facet find."""
     plan, facet = whole_plan(study), noisiest(study)
     n = float(plan.plan.sizes[0][plan.plan.facets.index(facet)])
-    found = whole_plan(study, {facet: round(2.0 * n)}).detectable(POWER)["difference"].iloc[0]
+    found = found_difference(study, whole_plan(study, {facet: round(2.0 * n)}))
     return (
-        f"With {_size(study, plan.plan.design, facet, 2.0 * n)} instead of {display.count(n)}, a "
-        f"test of one pair finds a difference of {display.number(float(found))}."
+        f"With {_size(study, plan.plan.design, facet, 2.0 * n)} instead of {display.count(n)}, "
+        f"{named_test(study)} finds a difference of {display.number(found)}."
     )
 
 
 def _bought(study: EvalStudy) -> str:
     """Return what a budget buys, or what the cheapest design costs that finds the difference."""
     try:
-        best = study.allocation.best
+        found = study.allocation
     except PlanError as error:
         return display.sentence(str(error))
+    spent = display.number(study.prices.of(study.data), 6)
+    budget = "" if study.budget is None else display.number(study.budget, 6)
+    if found is None:
+        return f"The budget of {budget} is for the whole: it adds nothing."
+    best = found.best
     words = f"{_sizes(study, best)}, for {display.number(best.cost, 6)}"
     if study.budget is None:
         power = display.number(POWER)
         return f"The cheapest data that find it with power {power} are {words}."
-    found = float(best.study.detectable(POWER)["difference"].iloc[0])
     return (
-        f"A budget of {display.number(study.budget, 6)} for the whole is best spent on {words}: a "
-        f"test of one pair then finds a difference of {display.number(found)}."
+        f"A budget of {budget} for the whole, of which {spent} are spent, is best spent on "
+        f"{words}{_added(study, best)}. Then {named_test(study)} finds a "
+        f"difference of {display.number(found_difference(study, best.study))}."
     )
+
+
+def _added(study: EvalStudy, best: Any) -> str:
+    """Return what is added to the data for a design, in words."""
+    plan, parts = best.study, []
+    for facet, n in _existing(study, plan).items():
+        more = {level: int(best.sizes[facet]) - k for level, k in n.items()}
+        if facet == REPLICATE or facet == study.roles.repeated:
+            parts += [f"{display.counted(k, 'run')} of each" for k in more.values() if k]
+        elif len(more) == 1 or len(more) > _MOST_LISTED:
+            total = sum(more.values())
+            parts += [display.counted(total, facet)] if total else []
+        else:
+            parts += [f"{display.counted(k, facet)} to {t}" for t, k in more.items() if k]
+    return f": add {display.listed(parts)}" if parts else ""
+
+
+def _existing(study: EvalStudy, plan: DStudy) -> dict[str, dict[str, int]]:
+    """Return the levels of sampled facets that data have, in each level of those they are in.
+
+    Parameters
+    ----------
+    study : of the evaluation
+    plan : of its data
+    """
+    roles, found = study.roles, dict[str, dict[str, int]]()
+    design, fixed = plan.plan.design, set(roles.fixed)
+    for facet in plan.plan.facets:
+        above = design.nested_in[facet] - {roles.model}
+        name = replicated(roles, plan.plan.facets) if facet == REPLICATE else facet
+        if facet in fixed:
+            continue
+        if name == roles.repeated:
+            runs = study.data.groupby(roles.cell, observed=True).size()
+            found[facet] = {"": int(runs.max())}
+        elif name in roles.sampled and above and above <= fixed | set(roles.sampled):
+            over = sorted(design.innermost(above))
+            most = levels_within(study.data, roles, over, name).groupby(level=over, observed=True)
+            found[facet] = {
+                " and ".join(map(str, level if isinstance(level, tuple) else (level,))): int(n)
+                for level, n in most.max().items()
+            }
+        else:
+            found[facet] = {"": roles.levels[name]}
+    return found
+
+
+def levels_within(table: pd.DataFrame, roles: Roles, over: Sequence[str], facet: str) -> pd.Series:
+    """Return the number of levels of a facet that each model has in each level of others.
+
+    Parameters
+    ----------
+    table : of the scores
+    roles : of its columns
+    over : columns
+    facet : column
+    """
+    rows = table[[roles.model, *over, facet]].drop_duplicates()
+    return rows.groupby([roles.model, *over], observed=True).size()
 
 
 def _sizes(study: EvalStudy, best: Any) -> str:
     """Return the sizes of a design in words."""
     design = best.study.plan.design
-    return display.listed([_size(study, design, facet, n) for facet, n in best.sizes.items()])
+    sizes = dict(best.sizes) | {f: study.roles.levels[f] for f in study.roles.fixed}
+    return display.listed([_size(study, design, f, sizes[f]) for f in best.sizes])
 
 
 def _size(study: EvalStudy, design: BrennanDesign, facet: str, n: float) -> str:
@@ -387,15 +572,17 @@ def needed(study: EvalStudy, gap: float) -> str:
     gap : the difference
     """
     plan, roles, facet = whole_plan(study), study.roles, noisiest(study)
-    wanted = plan.required(difference=gap, power=POWER, facet=facet)
+    goal = {"difference": gap, "power": POWER, "facet": facet, **test_of(study)}
+    wanted = plan.required(**goal)
     runs = next((f for f in _of_runs(roles, plan.plan.facets) if f != facet), "")
     if runs and math.isfinite(wanted.n):
-        of_one = whole_plan(study, {runs: 1}).required(difference=gap, power=POWER, facet=facet)
+        of_one = whole_plan(study, {runs: 1}).required(**goal)
         wanted = of_one if of_one.n <= _SAME * wanted.n else wanted
     if math.isfinite(wanted.n):
         name = replicated(roles, plan.plan.facets) if facet == REPLICATE else facet
         # The name of a column of seeds would be that of a seed.
-        held = {"repetitions" if f == runs else f: n for f, n in wanted.held.items()}
+        sizes = wanted.held.items()
+        held = {"repetitions" if f == runs else f: n for f, n in sizes if f not in roles.fixed}
         within = wanted.within
         if name not in (facet, roles.repeated):
             design = plan.plan.design

@@ -21,7 +21,14 @@ from vcomp import __version__, data, display
 from vcomp.codec import Format
 from vcomp.data import InJson
 from vcomp.evals.every_eval_ever import ALL_TASKS
-from vcomp.evals.next_data import POWER, EvalStudy, Unknown, replicated
+from vcomp.evals.next_data import (
+    POWER,
+    EvalStudy,
+    Unknown,
+    found_difference,
+    found_in_data,
+    replicated,
+)
 from vcomp.evals.roles import FIXED, Roles, of_lacking
 from vcomp.exceptions import DataError, PlanError, visible
 from vcomp.formula import REPLICATE, RESIDUAL
@@ -234,7 +241,7 @@ class Plan:
     ----------
     sizes : levels of each facet; of a nested one in each level of the others
     power : probability with which a difference is found
-    difference : that is found, by a test of one pair
+    difference : that is found, by the test of the comparisons
     cost : of the data; nan without prices
     """
 
@@ -339,7 +346,7 @@ def page_of(study: EvalStudy) -> EvalPage:
 def _of_data(study: EvalStudy) -> Plan:
     """Return what the present data find."""
     cost = math.nan if study.prices is None else study.prices.of(study.data)
-    return _plan(study, study.plan, cost)
+    return _plan(study, study.plan, found_in_data(study), cost)
 
 
 def _better(study: EvalStudy) -> Plan | None:
@@ -348,14 +355,17 @@ def _better(study: EvalStudy) -> Plan | None:
         found = None if study.comparisons is None else study.allocation
     except PlanError:
         return None
-    return None if found is None else _plan(study, found.best.study, found.best.cost)
+    if found is None:
+        return None
+    plan = found.best.study
+    return _plan(study, plan, found_difference(study, plan), found.best.cost)
 
 
-def _plan(study: EvalStudy, plan: Any, cost: float) -> Plan:
+def _plan(study: EvalStudy, plan: Any, difference: float, cost: float) -> Plan:
     names = {REPLICATE: replicated(study.roles, plan.plan.facets)}
-    sizes = zip(plan.plan.facets, plan.plan.sizes[0].tolist(), strict=True)
-    difference = float(plan.detectable(POWER)["difference"].iloc[0])
-    return Plan({names.get(f, f): n for f, n in sizes}, POWER, difference, float(cost))
+    sizes = dict(zip(plan.plan.facets, plan.plan.sizes[0].tolist(), strict=True))
+    sizes |= {f: float(study.roles.levels[f]) for f in study.roles.fixed if f in sizes}
+    return Plan({names.get(f, f): n for f, n in sizes.items()}, POWER, difference, float(cost))
 
 
 def _rows(table: pd.DataFrame) -> Rows:

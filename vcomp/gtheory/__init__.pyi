@@ -3,6 +3,7 @@ from .plan import DStudyPlan as DStudyPlan
 from .plan import PlanOptions as PlanOptions
 from .plan import make_plans as make_plans
 from .planned_quantity import HasDStudies as HasDStudies
+from .power import DifferenceTest as DifferenceTest
 from .projection import CoefficientName as CoefficientName
 from .projection import ObjectiveName as ObjectiveName
 from .projection import PlannedName as PlannedName
