@@ -273,6 +273,48 @@ def test_fixed_facets_of_any_name_have_equal_weights_in_plans():
     assert error == pytest.approx(np.sqrt(of_item * (1 / 60 + 1 / 5)) / 2.0, rel=1e-9)
 
 
+def test_which_differences_are_real_is_printed():
+    data = scores()
+    found = vcomp.evals.study(data)
+    means = data.groupby("model")["score"].mean()
+    said = str(found)
+    assert "Differences by Tukey's test of all 6 pairs" in said
+    p = found.comparisons.matrix("p_adjusted")
+    order = found.table.index.tolist()
+    for k, a in enumerate(order):
+        for b in order[k + 1 :]:
+            row = next(line for line in said.splitlines() if line.startswith(f"{a} − {b}"))
+            assert float(row.split()[3]) == pytest.approx(means[a] - means[b], abs=1e-4)
+            assert row.rstrip().endswith("*") == (p.loc[a, b] <= 0.05)
+    row = found.comparisons.table.iloc[0]
+    low, high = sorted([-row["low"], -row["high"]])
+    assert display.short_intervals([low], [high])[0] in said
+    many = vcomp.evals.study(scores(models=6))
+    lines = [line for line in str(many).splitlines() if " − " in line]
+    neighbours = zip(many.table.index[:-1], many.table.index[1:], strict=True)
+    assert [line.split()[0:3:2] for line in lines] == [list(pair) for pair in neighbours]
+    assert "all 15 pairs are in the table of comparisons" in printed_words(many)
+    assert "Differences" not in str(vcomp.evals.study(data[data["model"] == "m1"]))
+
+
+def test_a_component_of_zero_is_named_with_its_limit():
+    data = scores(tasks=3, items=40, seed=6)
+    found = vcomp.evals.study(data, sampled=["task"])
+    assert found.sources["variance"]["model:task"] == 0.0
+    high = found.components.quantity("model:task").high
+    said = printed_words(found)
+    assert "Estimated at 0, and a variance in the tests and plans: model:task (u" in said
+    assert f"(upper limit {display.number(high)})" in said
+    # The data find what the comparisons find, with their few degrees of freedom.
+    pair = found.comparisons.table.sort_values("std_error").iloc[3]
+    bound = stats.studentized_range.isf(0.05, 4, pair["df"]) / np.sqrt(2.0)
+    shift = found.to_dict()["data"]["difference"] / pair["std_error"]
+    assert pair["df"] < 10
+    assert stats.nct.sf(bound, pair["df"], shift) == pytest.approx(0.8, abs=1e-6)
+    assert found.roles.residual == "model:item"
+    assert "A score is an estimate for tasks like these" in said
+
+
 def test_a_pair_that_is_open_is_planned_when_the_best_is_clear():
     data = scores(models=4, items=60, seed=1)
     best = data[data["model"] == "m3"].assign(model="m9")
@@ -499,7 +541,7 @@ def test_repetitions_with_equal_scores_are_no_noise():
     twice = pd.concat([data.assign(epoch=e) for e in (1, 2)], ignore_index=True)
     found, once = vcomp.evals.study(twice), vcomp.evals.study(data)
     pd.testing.assert_frame_equal(found.table, once.table)
-    assert "epoch numbers repetitions whose scores are equal" in printed_words(found)
+    assert "all repetitions of a sample have the same score" in printed_words(found)
     assert "cannot be separated" not in printed_words(found)
 
 

@@ -434,6 +434,7 @@ def sentences(study: EvalStudy) -> list[str]:
     found = f"a difference of {display.number(found_in_data(study))}"
     power = f"with power {display.number(POWER)}"
     said = [f"With data like these {named_test(study)} finds {found} {power}."]
+    said += _of_zeros(study)
     if study.prices is not None:
         cost = display.number(study.prices.of(study.data), 6)
         said.append(f"At these prices the data cost {cost}.")
@@ -452,6 +453,20 @@ def sentences(study: EvalStudy) -> list[str]:
     if gap == 0.0:
         said.append(f"{pair} have the same score. {_of_twice(study)}")
     return said
+
+
+def _of_zeros(study: EvalStudy) -> list[str]:
+    """Return what is known of interactions of models that are estimated at zero."""
+    roles, parts = study.roles, []
+    for facet in roles.sampled:
+        name = f"{roles.model}:{facet}"
+        if name in study.sources.index and not study.sources["variance"][name] > 0.0:
+            high = study.components.quantity(name, alpha=study.alpha).high
+            parts.append(f"{name} (upper limit {display.number(high)})")
+    if not parts:
+        return []
+    what = "a variance" if len(parts) == 1 else "variances"
+    return [f"Estimated at 0, and {what} in the tests and plans: {display.listed(parts)}."]
 
 
 def _of_twice(study: EvalStudy) -> str:
@@ -736,10 +751,13 @@ def _of_repetitions(study: EvalStudy) -> Unknown:
         # Half of the share of pairs that differ is the variance: a count.
         differ = 0.5 * float(study.components.vcomp.get(RESIDUAL, 0.25))
         r = math.ceil((1.0 - differ) / (differ * _FEW**2)) if differ > 0.0 else len(scores)
-        given = ", if it is a quarter of that"
+        given = f", if it is a quarter of that of {roles.residual}"
     r = min(r, len(scores))
     cost = _cost(study, roles.repeated, {roles.repeated: r})
-    how = f"Repeat {_paid(r, cost)}, to know it with a standard error of a quarter of it{given}."
+    how = (
+        f"If runs can differ, repeat {_paid(r, cost)}: the standard error of the variance of runs "
+        f"is then a quarter of it{given}."
+    )
     return Unknown("repetition", 1, roles.model, r, r, cost, why, how)
 
 

@@ -27,6 +27,7 @@ from vcomp.evals.next_data import (
     Unknown,
     found_difference,
     found_in_data,
+    named_test,
     replicated,
 )
 from vcomp.evals.roles import FIXED, Roles, of_lacking
@@ -40,6 +41,9 @@ _SCHEMA = "0.3.0"
 
 _MOST_TASKS = 6
 """Tasks whose scores are printed."""
+
+_MOST_PAIRS = 10
+"""Pairs that are printed; of more models those next to each other in rank."""
 
 _MOST_LISTED = 40
 """Models that are printed."""
@@ -71,16 +75,17 @@ def printed(study: EvalStudy) -> Any:
         tables.append(_table_of_tasks(study, shown.index))
     sources = study.sources.sort_values("share", ascending=False)
     if study.comparisons is not None:
+        tables.append(_table_of_pairs(study))
         sources = sources[sources["share"] > 0.0]
         parts = {
-            "variance": display.fixed(sources["variance"]),
+            "variance of a score": display.fixed(sources["variance"]),
             "share": [display.percent(s) for s in sources["share"]],
             "": [display.bar(s) for s in sources["share"]],
         }
         title = f"Noise of a difference between two {display.levels_of(study.roles.model)}"
         stubs = [visible(_source(str(name), study.roles)) for name in sources.index]
         tables.append(display.column_table(parts, title=title, stubs=stubs, align="rrl"))
-    said = [study.verdict]
+    said = [study.verdict, _on_pairs(study)]
     if len(study.table) > _MOST_LISTED:
         said.append(f"{len(study.table) - _MOST_LISTED:,} more are in the attribute table.")
     if study.not_compared:
@@ -102,6 +107,48 @@ def _table_of_tasks(study: EvalStudy, models: Any) -> Any:
         cells[visible(str(task))] = [f"{mean} ({error})" for mean, error in both]
     stubs = [visible(str(name)) for name in models]
     return display.column_table(cells, title="Scores by task (std. err.)", stubs=stubs)
+
+
+def _table_of_pairs(study: EvalStudy) -> Any:
+    """Return the printed table of all pairs, of many models of neighbours in rank."""
+    pairs, place = study.comparisons.table, {m: k for k, m in enumerate(study.table.index)}
+    ends = pairs[["first", "second"]].map(place.get).to_numpy()
+    rank, sign = np.sort(ends, axis=1), np.where(ends[:, 0] < ends[:, 1], 1.0, -1.0)
+    order = np.lexsort(rank.T[::-1])
+    if len(pairs) > _MOST_PAIRS:
+        order = order[np.diff(rank, axis=1)[order, 0] == 1][:_MOST_LISTED]
+    rows, rank, sign = pairs.iloc[order], rank[order], sign[order]
+    low, high = (
+        np.where(sign > 0.0, rows[a], -rows[b]) for a, b in (("low", "high"), ("high", "low"))
+    )
+    cells = {
+        "difference": display.fixed(sign * rows["difference"]),
+        f"{display.level(study.alpha)} interval": display.short_intervals(low, high),
+        "p": display.p_values(rows["p_adjusted"]),
+        "": ["*" if is_real else "" for is_real in rows["significant"]],
+    }
+    names = [visible(str(name)) for name in study.table.index]
+    stubs = [f"{names[a]} − {names[b]}" for a, b in rank]
+    title = f"Differences by {named_test(study).strip(',')}"
+    return display.column_table(cells, title=title, stubs=stubs)
+
+
+def _on_pairs(study: EvalStudy) -> str:
+    """Return what the table of pairs has."""
+    if study.comparisons is None:
+        return ""
+    n = len(study.comparisons.table)
+    level = f"* marks p of at most {display.number(study.alpha)}"
+    if n == 1:
+        return f"{level}."
+    of_all = "adjusted for the number of pairs"
+    if n <= _MOST_PAIRS:
+        return f"{level}, {of_all}."
+    models = display.levels_of(study.roles.model)
+    return (
+        f"{level}, {of_all}. Listed are {models} next to each other in rank; all "
+        f"{display.count(n)} pairs are in the table of comparisons."
+    )
 
 
 def _source(name: str, roles: Roles) -> str:

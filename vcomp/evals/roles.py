@@ -268,6 +268,12 @@ class Roles:
                 f"Sampled, standing for others like them: {counted(self.sampled)}; errors contain "
                 "how much these vary."
             )
+        if FIXED[0] in self.sampled:
+            tasks = display.levels_of(FIXED[0])
+            said.append(
+                f"A score is an estimate for {tasks} like these: {tasks} with more items count "
+                f"more, the less a {self.model} varies between {tasks}."
+            )
         if self.fixed:
             parts = [f"{task} {display.number(share)}" for task, share in shares.items()]
             weights = f"the weights {display.listed(parts)}" if parts else "equal weights"
@@ -289,8 +295,8 @@ class Roles:
             said.append(f"{self.repetition} numbers repetitions of the same sample.")
         if self.identical:
             said.append(
-                f"{self.identical} numbers repetitions whose scores are equal: repeating adds no "
-                "noise, and one of each is used."
+                f"{self.identical} numbers repetitions, and all repetitions of a sample have the "
+                "same score: runs add no noise, and one of each sample is used."
             )
         return said
 
@@ -352,7 +358,7 @@ def roles_of(
     numbered = numbering[0] if numbering and groups.n_groups(cell) < len(table) else ""
     answer = _answer(groups, cell, numbering) if numbered and JUDGE in cell else []
     terms, left = _terms(groups, len(table), model, several, constant, answer=answer)
-    names = " and ".join(":".join(term) for term in left)
+    names = " and ".join(":".join(term) for term in _apart(groups, model, left))
     nested = (SAMPLED[0], FIXED[0])
     shares = set(nested) <= {*several, *constant} and (
         groups.n_groups(nested) > levels[SAMPLED[0]]
@@ -361,6 +367,21 @@ def roles_of(
         model, score, constant, tuple(several), tuple(single), numbered, levels, terms, names,
         shares,
     )  # fmt: skip
+
+
+def _apart(
+    groups: Partitions, model: str, terms: Sequence[tuple[str, ...]]
+) -> list[tuple[str, ...]]:
+    """Return terms without those that name others again: model:item:task of items of one task."""
+
+    def n(term: tuple[str, ...]) -> int:
+        return groups.n_groups([c for c in term if c != model])
+
+    def is_again(term: tuple[str, ...]) -> bool:
+        coarser = [s for s in terms if set(s) < set(term) and (model in s) == (model in term)]
+        return any(n(s) == n(term) for s in coarser)
+
+    return [term for term in terms if not is_again(term)]
 
 
 def check_number_of_means(roles: Roles) -> None:
