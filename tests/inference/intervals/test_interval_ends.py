@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
+import vcomp
 from tests.helpers.kernel_twins import lower_limit
 from vcomp.inference.intervals.modified_large_sample import (
     Reach,
@@ -207,3 +209,23 @@ def test_a_step_ends_at_the_nearer_root():
         else:
             assert found == pytest.approx(min(possible, key=abs), rel=1e-7, abs=1e-9)
     assert min(n_two, n_one, n_none) > 10
+
+
+def test_an_interval_that_ends_at_its_estimate_is_explained():
+    """Of two runs that swing, the mean square of runs is above the residual at the bound."""
+    rng = np.random.default_rng(1)
+    swing = rng.normal(size=(30, 10, 1)) * np.array([1.0, -1.0])
+    y = rng.normal(size=(30, 1, 1)) + 0.3 * rng.normal(size=(30, 10, 2)) + swing
+    codes = np.indices(y.shape).reshape(3, -1)
+    data = pd.DataFrame({"p": codes[0], "i": codes[1], "y": y.ravel()})
+    formula = "y ~ (1|p) + (1|i) + (1|p:i)"
+    res = vcomp.fit(formula, data)
+    runs = ((y - y.mean(axis=2, keepdims=True)) ** 2).sum() / (30 * 10)
+    low, high = res.conf_int().loc["var(Residual)"]
+    assert low == pytest.approx(res.vcomp["Residual"], rel=1e-9)
+    assert low < runs < high
+    words = "an interval that ends at its estimate is extended to it"
+    assert words in " ".join(str(res.summary()).split())
+    rest = y - swing + rng.normal(size=(30, 10, 1))
+    plain = vcomp.fit(formula, data.assign(y=rest.ravel()))
+    assert words not in " ".join(str(plain.summary()).split())

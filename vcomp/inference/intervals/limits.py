@@ -59,6 +59,13 @@ LOG_SCALE = "delta method on the log scale"
 LOGIT_SCALE = "delta method on the logit scale"
 FISHER_SCALE = "delta method on Fisher's scale of correlations"
 
+AT_ITS_END = (
+    "an interval that ends at its estimate is extended to it: intervals are made of estimates "
+    "without bounds, and the bound 0 of another component moves this one"
+)
+_MOVED = 1e-6
+"""Share of a limit by which it lies beyond its estimate, and not by rounding alone."""
+
 AT_BOUND = "an estimate at its bound 0 has a one-sided interval, from 0 to its upper limit"
 NORMAL_EFFECTS = "effects are treated as normal, as {}"
 FEW_LEVELS = "facets with few levels, whose effects are treated as normal: {}"
@@ -334,7 +341,10 @@ class FromComponents:
             # Mean squares ignore bounds: the interval is extended to contain the bounded estimate.
             values = q.values(self.used.values)
             low, high = np.fmin(found.low, values), np.fmax(found.high, values)
-            found = replace(found, low=low, high=high)
+            moved = values > 0.0
+            moved &= (low < found.low * (1.0 - _MOVED)) | (high > found.high * (1.0 + _MOVED))
+            notes = (*found.notes, AT_ITS_END) if moved.any() else found.notes
+            found = replace(found, low=low, high=high, notes=notes)
         found = self._in_order(found, squares, q, alpha)
         silent = self._is_undetermined(squares, q)
         low, high = np.where(silent, np.nan, found.low), np.where(silent, np.nan, found.high)
