@@ -431,9 +431,14 @@ def sentences(study: EvalStudy) -> list[str]:
     ----------
     study : of several models
     """
-    found = f"a difference of {display.number(found_in_data(study))}"
-    power = f"with power {display.number(POWER)}"
-    said = [f"With data like these {named_test(study)} finds {found} {power}."]
+    found, power = found_in_data(study), f"with power {display.number(POWER)}"
+    is_share = study.data[study.roles.score].isin((0.0, 1.0)).all()
+    said = [
+        f"With data like these no difference of 0/1 scores is found {power}."
+        if found > 1.0 and is_share
+        else f"With data like these {named_test(study)} finds a difference of "
+        f"{display.number(found)} {power}."
+    ]
     said += _of_zeros(study)
     if study.prices is not None:
         cost = display.number(study.prices.of(study.data), 6)

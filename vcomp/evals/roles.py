@@ -188,6 +188,7 @@ class Roles:
     residual : what the residual is made of, in words
     shares_items : whether items occur in several tasks
     identical : column of repetitions that all have equal scores, of which one is used
+    own : sampled facets of which each model has levels of its own
     """
 
     model: str
@@ -201,6 +202,7 @@ class Roles:
     residual: str
     shares_items: bool = False
     identical: str = ""
+    own: tuple[str, ...] = ()
 
     @property
     def cell(self) -> list[str]:
@@ -262,12 +264,19 @@ class Roles:
         def counted(facets: Sequence[str]) -> str:
             return display.listed([display.counted(self.levels[f], f) for f in facets])
 
-        said = [f"Compared: {counted([self.model])}."]
+        several = display.levels_of(self.model)
+        said = [f"Compared: {counted([self.model])}."] if self.levels[self.model] > 1 else []
         if self.sampled:
             said.append(
                 f"Sampled, standing for others like them: {counted(self.sampled)}; errors contain "
                 "how much these vary."
             )
+        said += [
+            f"Each {f} has one {self.model}: a difference between {several} contains that of "
+            f"their {display.levels_of(f)}. If {several} have the same {display.levels_of(f)}, "
+            "name these alike."
+            for f in self.own
+        ]
         if FIXED[0] in self.sampled:
             tasks = display.levels_of(FIXED[0])
             said.append(
@@ -359,13 +368,14 @@ def roles_of(
     answer = _answer(groups, cell, numbering) if numbered and JUDGE in cell else []
     terms, left = _terms(groups, len(table), model, several, constant, answer=answer)
     names = " and ".join(":".join(term) for term in _apart(groups, model, left))
+    own = [f for f in several if levels[model] > 1 and groups.n_groups([model, f]) == levels[f]]
     nested = (SAMPLED[0], FIXED[0])
     shares = set(nested) <= {*several, *constant} and (
         groups.n_groups(nested) > levels[SAMPLED[0]]
     )
     return Roles(
         model, score, constant, tuple(several), tuple(single), numbered, levels, terms, names,
-        shares,
+        shares, own=tuple(own),
     )  # fmt: skip
 
 
@@ -395,15 +405,16 @@ def check_number_of_means(roles: Roles) -> None:
     levels, model, fixed = roles.levels, roles.model, roles.fixed
     if prod(levels[c] for c in (model, *fixed)) <= _MOST_COLUMNS:
         return
-    means = f"{display.counted(levels[model], model)} have too many means"
+    models = display.counted(levels[model], model)
     if not fixed:
         raise DataError(
-            f"{means} to be compared in pairs, of at most {_MOST_COLUMNS:,}: leave some out by "
-            "where=…",
+            f"{models} are too many to be compared in pairs, of at most {_MOST_COLUMNS:,}: "
+            "leave some out by where=…",
             column=model,
         )
     raise DataError(
-        f"{means} over the levels of {display.listed(list(fixed))} to be estimated one by one; "
+        f"{models} have too many means over the levels of {display.listed(list(fixed))} to be "
+        "estimated one by one; "
         f"take these as sampled: sampled=[{', '.join(map(repr, fixed))}]",
         column=fixed[0],
     )

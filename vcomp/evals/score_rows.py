@@ -333,6 +333,19 @@ def _of_equal(value: float, table: pd.DataFrame, roles: Roles, alpha: float) -> 
     )
 
 
+def _check_words(score: pd.Series, name: str) -> None:
+    """Refuse a few words, which stand for numbers; other text is refused as a response."""
+    words = score.unique()
+    if len(words) > _SHOWN or not all(isinstance(w, str) and w.isalpha() for w in words):
+        return
+    listed = ", ".join(f"{word!r}: …" for word in sorted(words))
+    raise DataError(
+        f"the {name}s are words, such as {words[0]!r}; give each a number: "
+        f"table[{name!r}] = table[{name!r}].map({{{listed}}})",
+        column=name,
+    )
+
+
 def check_varying(table: pd.DataFrame, roles: Roles, groups: Partitions, alpha: float) -> None:
     """Refuse scores that show no errors.
 
@@ -346,10 +359,12 @@ def check_varying(table: pd.DataFrame, roles: Roles, groups: Partitions, alpha: 
     Raises
     ------
     DataError
-        If all scores are equal, those of each model are, or any two models differ by a constant.
+        If scores are words, all are equal, those of each model are, or any two models differ by a
+        constant.
     """
     score = table[roles.score]
     if score.dtype.kind not in "fiub":
+        _check_words(score, roles.score)
         return
     if score.min() == score.max():
         value = float(score.iloc[0])
