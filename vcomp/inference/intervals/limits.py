@@ -34,11 +34,7 @@ from vcomp.inference.intervals.component_squares import (
     robust_covariance,
     robust_mean_squares,
 )
-from vcomp.inference.intervals.modified_large_sample import (
-    linear_limits,
-    ratio_limits,
-    rests_on_two,
-)
+from vcomp.inference.intervals.modified_large_sample import limits_of, linear_limits, rests_on_two
 from vcomp.inference.quantities import (
     NOT_CONVERGED,
     Projected,
@@ -336,7 +332,7 @@ class FromComponents:
                 "with degrees of freedom explain, and these have none; published components need "
                 "sizes= of all facets or cov=, fits have interval='profile' and 'bootstrap'"
             )
-        found = self._from_zero(_from_squares(squares, q, alpha), squares, q)
+        found = self._from_zero(Limits(*limits_of(squares, q, alpha), ""), squares, q)
         if self.components.without_bounds is not None or self.used.zeroed:
             # Mean squares ignore bounds: the interval is extended to contain the bounded estimate.
             values = q.values(self.used.values)
@@ -380,12 +376,10 @@ class FromComponents:
         for used in np.unique(q.a[below] != 0.0, axis=0):
             rows = below & ((q.a != 0.0) == used).all(axis=1)
             zeroed = np.where(used, np.maximum(free, 0.0), free)
-            at_zero = _from_squares(squares.at(zeroed), q.take(rows), _ONE_ERROR)
-            high[rows] = np.fmax(high[rows], at_zero.high)
-        raised = (high > found.high).any()
-        return replace(
-            found, high=high, notes=(*found.notes, BELOW_ZERO) if raised else found.notes
-        )
+            at_zero = limits_of(squares.at(zeroed), q.take(rows), _ONE_ERROR)
+            high[rows] = np.fmax(high[rows], at_zero[1])
+        notes = (*found.notes, BELOW_ZERO) if (high > found.high).any() else found.notes
+        return replace(found, high=high, notes=notes)
 
     def _in_order(
         self, found: Limits, squares: MeanSquares, q: Quantities, alpha: float
@@ -410,9 +404,9 @@ class FromComponents:
                 rows &= used.any(axis=1) if len(left_out) > _MOST_ZERO else used.all(axis=1)
                 if rows.any():
                     part = replace(q, **{name: rest}).take(rows)
-                    ends = _from_squares(squares, part, alpha)
-                    low[rows] = further(low[rows], ends.low)
-                    high[rows] = further(high[rows], ends.high)
+                    ends = limits_of(squares, part, alpha)
+                    low[rows] = further(low[rows], ends[0])
+                    high[rows] = further(high[rows], ends[1])
         return replace(found, low=low, high=high)
 
     def _check_two(self, q: Quantities) -> None:
@@ -491,22 +485,6 @@ def delta_limits(values: FloatArray, se: FloatArray, alpha: float, scale: Scale)
     return Limits(low, high, name if np.isfinite(low).any() else "")
 
 
-def _from_squares(squares: MeanSquares, q: Quantities, alpha: float) -> Limits:
-    """Return the limits of quantities; those of non-negative ones are cut at zero."""
-    if q.form in ("linear", "root"):
-        low, high = linear_limits(squares, q.a, alpha)
-    else:
-        low, high = ratio_limits(squares, q.a, q.denominator, alpha)
-    signed = (q.a < 0.0).any(axis=1) if q.form == "linear" else np.zeros(len(q), dtype=bool)
-    low = np.where(signed, low, np.maximum(low, 0.0))
-    high = np.where(signed, high, np.maximum(high, 0.0))
-    if q.form == "share":
-        low, high = _share(low), _share(high)
-    elif q.form == "root":
-        low, high = np.sqrt(low), np.sqrt(high)
-    return Limits(low, high, "")
-
-
 _WITHOUT_DISTRIBUTION = (ROBUST, "jackknife")
 """First words of the names of methods that do not assume normal effects."""
 
@@ -578,13 +556,6 @@ def check_source(interval: object) -> IntervalSource:
             "given by sizes={'interval': …})"
         )
     return interval
-
-
-def _share(ratio: FloatArray) -> FloatArray:
-    """Return ρ/(1 + ρ), 1 for an infinite ρ."""
-    endless = np.isinf(ratio)
-    safe = np.where(endless, 0.0, ratio)
-    return np.where(endless, 1.0, safe / (1.0 + safe))
 
 
 def plugged_source(interval: str, components: VarianceComponents) -> IntervalSource | None:

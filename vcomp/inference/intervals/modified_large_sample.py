@@ -16,6 +16,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.inference.intervals.component_squares import MeanSquares
+from vcomp.inference.quantities import Quantities
 from vcomp.numerics import f_quantile
 
 _CANCELLED = 1e-9
@@ -308,6 +309,34 @@ def ratio_limits(
     A, B = (squares.coefficients(w) * squares.values for w in (a, b))
     known = a @ squares.known, b @ squares.known
     return ratios_at_zero(A, B, *known, 1.0, reach), ratios_at_zero(A, B, *known, -1.0, reach)
+
+
+def limits_of(squares: MeanSquares, q: Quantities, alpha: float) -> tuple[FloatArray, FloatArray]:
+    """Return the limits of quantities; those of non-negative ones are cut at zero.
+
+    Parameters
+    ----------
+    squares : independent or correlated
+    q : of the components
+    alpha : the intervals have confidence 1 − alpha
+    """
+    if q.form in ("linear", "root"):
+        low, high = linear_limits(squares, q.a, alpha)
+    else:
+        low, high = ratio_limits(squares, q.a, q.denominator, alpha)
+    signed = (q.a < 0.0).any(axis=1) if q.form == "linear" else np.zeros(len(q), dtype=bool)
+    low = np.where(signed, low, np.maximum(low, 0.0))
+    high = np.where(signed, high, np.maximum(high, 0.0))
+    if q.form == "share":
+        return _share(low), _share(high)
+    return (np.sqrt(low), np.sqrt(high)) if q.form == "root" else (low, high)
+
+
+def _share(ratio: FloatArray) -> FloatArray:
+    """Return ρ/(1 + ρ), 1 for an infinite ρ."""
+    endless = np.isinf(ratio)
+    safe = np.where(endless, 0.0, ratio)
+    return np.where(endless, 1.0, safe / (1.0 + safe))
 
 
 def rests_on_two(squares: MeanSquares, a: FloatArray, b: FloatArray) -> bool:
