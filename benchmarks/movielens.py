@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 import vcomp
 from vcomp._typing import FloatArray, IntArray
 from vcomp.display import memory
-from vcomp.estimators.likelihood.iterative import IterativeLikelihood, iterative_memory
+from vcomp.estimators.likelihood.iterative import IterativeLikelihood
+from vcomp.estimators.likelihood.iterative_costs import iterative_memory
 from vcomp.estimators.likelihood.likelihood import certify
 from vcomp.estimators.likelihood.maximisation import maximise
 from vcomp.numerics.kernels.codes import ONCE, count_levels, group_sums, pair_counts

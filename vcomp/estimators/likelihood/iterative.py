@@ -33,25 +33,24 @@ from vcomp.estimators.likelihood.expansion import (
     response_series,
 )
 from vcomp.estimators.likelihood.fixed_part import CrossProductsEngine, forms_with_residual
-from vcomp.estimators.likelihood.iterative_point import (
-    COLUMNS_AT_ONCE,
-    OF_RESPONSE,
-    Context,
-    IterativePoint,
-    SolveKind,
+from vcomp.estimators.likelihood.iterative_context import OF_RESPONSE, Context, SolveKind
+from vcomp.estimators.likelihood.iterative_costs import (
+    LEVELS,
+    PROBES,
+    iterative_memory,
+    seconds_of,
+    small_terms,
+    tail_sizes,
 )
+from vcomp.estimators.likelihood.iterative_point import IterativePoint
 from vcomp.estimators.likelihood.sparse_equations import SparseEquations, build_sparse_equations
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import COSTS, PATIENCE, available_bytes, check_memory, check_seconds
+from vcomp.numerics import PATIENCE, available_bytes, check_memory, check_seconds
 from vcomp.numerics.sparse import Probes, Rademacher
 from vcomp.statistics import CrossProducts, Statistics
 
 if TYPE_CHECKING:
     from vcomp.estimators.likelihood.surface import NodeValues
-
-_PROBES = 8
-"""Probes with which a fit begins: as many as are solved for at once in a thread. Where facets meet
-at random, the Monte Carlo error is then a hundredth of the standard error at most."""
 
 GOAL = 0.01
 """Largest Monte Carlo error of a component, in its standard errors, for which a single fit has no
@@ -69,16 +68,6 @@ _SURE = 1.5
 
 _MOST_PROBES = 128
 """Largest number of probes, if the user requests no more."""
-
-_SECONDS = 0.12
-"""Seconds of an evaluation that closed forms with probes allow."""
-
-_LEVELS = 128
-"""Largest total number of groups of the small terms. Each of these groups is a right-hand side:
-the traces are exact, and convergence does not depend on how the groups are connected."""
-
-_LEVEL_EFFECTS = 2.5e7
-"""Largest number of elements of the solutions for these right-hand sides."""
 
 _FARTHER = 2.0
 """Factor of the reach of a surface within which a profile is traced. The value of the quantity at
@@ -127,10 +116,10 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         stats: CrossProducts,
         *,
         reml: bool,
-        n_probes: int = _PROBES,
+        n_probes: int = PROBES,
         goal: float = np.inf,
         seed: int = 0,
-        n_levels: int = _LEVELS,
+        n_levels: int = LEVELS,
         tol: float = 1e-8,
         probes: Probes | None = None,
         like: IterativeLikelihood | None = None,
@@ -158,14 +147,14 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
                 "with a constant mean method='anova' needs no more than the data",
                 free_bytes=free_bytes,
             )
-            small = _small_terms(stats.sizes, n_levels)
+            small = small_terms(stats.sizes, n_levels)
             self._context = Context.of(stats, self._probes, tol, small)
         self._context.starts = starts or {}
 
     @property
     def seconds(self) -> float:
         """Expected time of an evaluation in seconds, from measured ones."""
-        return seconds_of(self.stats, self._probes.count(tuple(_tail(self.stats))))
+        return seconds_of(self.stats, self._probes.count(tuple(tail_sizes(self.stats))))
 
     @property
     def reason(self) -> str:
@@ -237,7 +226,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         return Solution(
             beta=beta,
             cov_beta=cov_beta,
-            effects=tuple(point.effects(t) for t in range(self.stats.n_terms)),
+            effects=tuple(s2 * f for s2, f in zip(v, point.PZy, strict=False)),
             variances=lambda: self.effect_variances(v),
         )
 
@@ -380,7 +369,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         noise = np.diagonal(self.monte_carlo(v))[free]
         errors = _sandwich(self.information(v), self.information(v), free)
         share = float(np.nan_to_num(np.max(noise / np.diagonal(errors))))
-        most = min(_MOST_PROBES, max(sum(_tail(self.stats)), self._n_probes))
+        most = min(_MOST_PROBES, max(sum(tail_sizes(self.stats)), self._n_probes))
         wanted = min(int(np.ceil(self._n_probes * share / self._goal**2)), most)
         if wanted <= _MORE * self._n_probes:
             return None
@@ -547,54 +536,6 @@ def _average(point: IterativePoint) -> FloatArray:
     return 0.5 * with_residual_forms(point.forms, squares, point.yPy, point.v)
 
 
-def affordable_probes(stats: CrossProducts) -> int:
-    """Return as many probes as closed forms of about a second allow; no more than effects."""
-    return int(min(_SECONDS / _seconds_per_column(stats), sum(_tail(stats))))
-
-
-def seconds_of(stats: CrossProducts, n_probes: int = _PROBES) -> float:
-    """Return the expected time of an evaluation in seconds, from measured ones.
-
-    Parameters
-    ----------
-    stats : cross-products
-    n_probes : number of random probes
-    """
-    columns = n_probes + COSTS.iterative.other_columns
-    return COSTS.iterative.call + columns * _seconds_per_column(stats)
-
-
-def _seconds_per_column(stats: CrossProducts) -> float:
-    """Return the seconds that a right-hand side adds to an evaluation."""
-    large = _large_terms(stats.sizes, _LEVELS)
-    entries = sum(p.indices.size for (t, u), p in stats.pairs.items() if t in large and u in large)
-    work = entries + COSTS.iterative.entries_per_effect * sum(_tail(stats))
-    return COSTS.iterative.entry * len(large) * max(work, 1)
-
-
-def _tail(stats: CrossProducts) -> list[int]:
-    """Return the sizes of the large terms except the largest, which is eliminated."""
-    return [stats.sizes[t] for t in _large_terms(stats.sizes, _LEVELS)[1:]]
-
-
-def _large_terms(sizes: tuple[int, ...], n_levels: int) -> list[int]:
-    """Return the terms that are not small, largest first."""
-    small = _small_terms(sizes, n_levels)
-    return sorted(set(range(len(sizes))) - set(small), key=lambda t: (-sizes[t], t))
-
-
-def _small_terms(sizes: tuple[int, ...], n_levels: int) -> list[int]:
-    """Return the smallest terms with at most `n_levels` groups together, never the largest."""
-    left = min(float(n_levels), _LEVEL_EFFECTS / max(sum(sizes), 1))
-    small: list[int] = []
-    for t in sorted(range(len(sizes)), key=lambda t: (sizes[t], -t))[:-1]:
-        left -= sizes[t]
-        if left < 0.0:
-            break
-        small.append(t)
-    return small
-
-
 def _covariance_of_mean(samples: FloatArray) -> FloatArray:
     """Return the covariance matrix of the means of (k, n) samples."""
     k, n = samples.shape
@@ -612,28 +553,3 @@ def _sandwich(information: FloatArray, noise: FloatArray, free: BoolArray) -> Fl
     scale = np.sqrt(diagonal)
     inverse = np.linalg.inv(information[block] / np.outer(scale, scale)) / np.outer(scale, scale)
     return inverse @ noise[block] @ inverse
-
-
-def iterative_memory(
-    stats: CrossProducts, n_probes: int = _PROBES, n_levels: int = _LEVELS
-) -> float:
-    """Return the largest memory of the engine in bytes, without the statistics.
-
-    Parameters
-    ----------
-    stats : cross-products
-    n_probes, n_levels : as for :class:`IterativeLikelihood`
-    """
-    small, large = _small_terms(stats.sizes, n_levels), _large_terms(stats.sizes, n_levels)
-    lead, tail = stats.sizes[large[0]], sum(stats.sizes[t] for t in large[1:])
-    # Tables are stored by rows in both orders; with three terms or more, joined to two others.
-    copies, tables = 1.0 if len(large) == 2 else 3.0, 0.0
-    for (t, u), pair in stats.pairs.items():
-        if t in large and u in large:
-            tables += copies * (12.0 * pair.indices.size + 8.0 * stats.sizes[max(t, u)])
-    fixed = 1 + stats.n_fixed + stats.n_terms + sum(stats.sizes[t] for t in small)
-    width = min(max(n_probes, fixed), COLUMNS_AT_ONCE)
-    columns = 8.0 * (n_probes + 3.0 * fixed + 10.0 * width) * tail
-    # Solves, and probes of a term at zero, need columns of the length of the largest term.
-    by_lead = 3.0 * fixed + 4.0 + (4.0 * width if tail else 0.0)
-    return float(tables + columns + 8.0 * lead * by_lead)

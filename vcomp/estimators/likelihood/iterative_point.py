@@ -7,21 +7,20 @@ of the large terms and the residual; the small terms are added by eqs. (8.1) and
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import TypeAlias
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.estimators.likelihood.sparse_equations import PairProducts, Reduced, SparseSystem
+from vcomp.estimators.likelihood.iterative_context import Context
+from vcomp.estimators.likelihood.iterative_costs import COLUMNS_AT_ONCE
+from vcomp.estimators.likelihood.near_inverse import NearInverse, Samples
+from vcomp.estimators.likelihood.sparse_equations import Reduced, SparseSystem
 from vcomp.numerics import slices, solve_positive
-from vcomp.numerics.sparse import Probes, log_quadrature
+from vcomp.numerics.sparse import log_quadrature
 from vcomp.statistics import CrossProducts
-
-COLUMNS_AT_ONCE = 32
-"""Right-hand sides that are solved at once: in four threads, if there are as many cores."""
 
 _SAMPLES = 8
 """Probes whose parts of variances of effects are held at once."""
@@ -31,239 +30,6 @@ _COMBINATIONS = 65_536
 
 _OF_FORMS = 100.0
 """Factor of the tolerance where only forms are needed, whose errors are of second order."""
-
-_OF_PROBES, _MOST_OF_PROBES = 1e3, 1e-5
-"""Factor of the tolerance of probes, and the largest one: components then move by about 1e-5
-standard errors, less than their Monte Carlo errors."""
-
-_OF_EFFECTS = 0.01
-"""Largest error of predicted effects, in their standard errors."""
-
-_FINEST = 1e-14
-"""Smallest tolerance: rounding error of the products leaves no smaller residual."""
-
-SolveKind: TypeAlias = tuple[str, int, tuple[int, ...]]
-"""Kind of right-hand sides, number of their block of columns, and terms in the equations."""
-
-OF_RESPONSE = ("columns", "average")
-"""Kinds of right-hand sides that depend on the response."""
-
-
-@dataclass(slots=True)
-class Context:
-    """Data and buffers that all points share.
-
-    Attributes
-    ----------
-    stats, pairs : cross-products, and products with their tables
-    probes : random probes
-    tol : tolerance of the solves
-    small : for each small term the positions of its columns in W
-    right : for each large term Z_t'W with W = [y X Z_s …], s the small terms
-    gram : W'W
-    starts : where solves start, by kind of solve; others start at zero
-    solved : the solutions at the last point, by kind of solve
-    products : numbers of iterations of the solves so far, by kind of solve
-    """
-
-    stats: CrossProducts
-    pairs: PairProducts
-    probes: Probes
-    tol: float
-    small: dict[int, slice]
-    right: dict[int, FloatArray]
-    gram: FloatArray
-    starts: dict[SolveKind, FloatArray] = field(default_factory=dict)
-    solved: dict[SolveKind, FloatArray] = field(default_factory=dict)
-    products: dict[str, list[int]] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls, stats: CrossProducts, probes: Probes, tol: float, small_terms: Sequence[int]
-    ) -> Context:
-        """Return the context of these data."""
-        pairs = PairProducts(stats)
-        small, end = {}, 1 + stats.n_fixed
-        for t in small_terms:
-            small[t] = slice(end, end + stats.sizes[t])
-            end += stats.sizes[t]
-
-        def products_with(t: int) -> FloatArray:
-            levels = [pairs.times(t, u, np.eye(stats.sizes[u])) for u in small]
-            return np.column_stack([stats.Zy[t], stats.ZX[t], *levels])
-
-        top = np.column_stack([np.append(stats.yy, stats.Xy), np.vstack([stats.Xy, stats.XX])])
-        levels = [products_with(t) for t in small]
-        sides = [rows[:, : 1 + stats.n_fixed].T for rows in levels]
-        return cls(
-            stats,
-            pairs,
-            probes,
-            tol,
-            small,
-            {t: products_with(t) for t in range(stats.n_terms) if t not in small},
-            np.vstack([np.hstack([top, *sides]), *levels]),
-        )
-
-    def with_probes(self, probes: Probes) -> Context:
-        """Return the context of the same data with other probes."""
-        return replace(self, probes=probes, starts={}, solved={}, products={})
-
-    def solve(
-        self, system: SparseSystem, sides: Mapping[tuple[str, int], FloatArray], tol: float = 0.0
-    ) -> list[tuple[FloatArray, FloatArray]]:
-        """Solve for right-hand sides of several kinds, and keep the solutions.
-
-        Parameters
-        ----------
-        system : the equations
-        sides : (m, c) right-hand sides by their kind and the number of their block
-        tol : tolerance, if not that of the context
-
-        Returns
-        -------
-        solution and residual of each kind
-        """
-        keys = [(*kind, system.equations.active) for kind in sides]
-        starts = [
-            self.starts.get(key, np.zeros_like(b))
-            for key, b in zip(keys, sides.values(), strict=True)
-        ]
-        has_start = any(key in self.starts for key in keys)
-        tols = [_tolerances(system, name, b, tol or self.tol) for (name, _), b in sides.items()]
-        solved = system.solve(
-            np.concatenate(list(sides.values()), axis=1),
-            np.concatenate(starts, axis=1) if has_start else None,
-            np.concatenate(tols),
-            overwrite=True,  # the memory of two blocks of columns less
-        )
-        ends = np.cumsum([b.shape[1] for b in sides.values()])[:-1]
-        solutions, residuals = (
-            [np.ascontiguousarray(part) for part in np.split(columns, ends, axis=1)]
-            for columns in (solved.x, solved.residual)
-        )
-        for (name, *_), key, x in zip(sides, keys, solutions, strict=True):
-            self.solved[key] = x
-            self.products.setdefault(name, []).append(solved.iterations)
-        return list(zip(solutions, residuals, strict=True))
-
-
-def _tolerances(system: SparseSystem, name: str, b: FloatArray, tol: float) -> FloatArray:
-    """Return the tolerance of each right-hand side.
-
-    A solution with the residual r differs from the exact one by at most √(r'S⁻¹r/σ²_e) standard
-    errors of any contrast of effects. S is at least the ridges σ²_e/σ²_t, and near them along
-    constants that move from one term to another, of which sums of scores have a small share.
-    """
-    if name == "probes":
-        tol = max(tol, min(_OF_PROBES * tol, _MOST_OF_PROBES))
-    tols = np.full(b.shape[1], tol)
-    if name in OF_RESPONSE and b.size:
-        least = float((system.ridge / system.diagonal).min())
-        squares = (1.0 / system.diagonal) @ np.square(b)
-        squares = np.maximum(squares, np.finfo(float).tiny)
-        exact = _OF_EFFECTS * np.sqrt(least * system.residual / squares)
-        tols = np.minimum(tols, np.maximum(exact, _FINEST))
-    return tols
-
-
-@dataclass(frozen=True, slots=True)
-class _Samples:
-    """What probes z add to the known parts of C⁻¹.
-
-    Attributes
-    ----------
-    lead, tail : (q, c) and (m, c) on the diagonal
-    between, rest : (q, c) and (m, c), z' times which is added to the rows of other effects
-    z : (m, c) probes
-    """
-
-    lead: FloatArray
-    tail: FloatArray
-    between: FloatArray
-    rest: FloatArray
-    z: FloatArray
-
-
-class NearInverse:
-    """S⁻¹ less a matrix near it with a known diagonal, so that few probes suffice.
-
-    See docs/explanation/mathematics.md, eqs. (8.3) and (8.4). With U a constant column for each
-    term that is not eliminated, H = S⁻¹DU and L = (U'DH)⁻¹, near it is HLH' + M − M(S − D)M, where
-    M = D⁻¹ − U(U'DU)⁻¹U'. HLH' is the part of S⁻¹ along U, which is far from diagonal: a constant
-    may move from one term to another.
-
-    Parameters
-    ----------
-    system : the equations
-    constant : (m, k) U
-    solved : (m, k) H
-    """
-
-    def __init__(self, system: SparseSystem, constant: FloatArray, solved: FloatArray) -> None:
-        self._system, self._U, self._H = system, constant, solved
-        D, U, H = system.diagonal, constant, solved
-        self._weights = 1.0 / (D @ U)
-        along = U.T @ (D[:, None] * H)
-        self._L = np.linalg.pinv(0.5 * (along + along.T), hermitian=True)
-        B, squares = system.equations.coupling, system.inverse_lead**2
-        self._BU, self._BH = BU, BH = B.times(U), B.times(H)
-        own = system.equations.coupling.squared_times(1.0 / D[:, None])[:, 0]
-        own -= np.square(BU) @ self._weights
-        # The diagonals of HLH' + M − M(S − D)M, and of A⁻¹B(HLH' + M)B'A⁻¹.
-        self.lead_diagonal = squares * (own + np.einsum("ij,jk,ik->i", BH, self._L, BH))
-        apart = system.product(U) - D[:, None] * U
-        inner = self._weights[:, None] * (U.T @ apart) * self._weights
-        self.diagonal = np.einsum("ij,jk,ik->i", H, self._L, H)
-        self.diagonal += 1.0 / D - np.square(U) @ self._weights
-        self.diagonal += 2.0 / D * np.einsum("ij,ij->i", apart * self._weights, U)
-        self.diagonal -= np.einsum("ij,jk,ik->i", U, inner, U)
-
-    def _by_M(self, x: FloatArray) -> FloatArray:
-        product: FloatArray = x / self._system.diagonal[:, None]
-        return product - self._U @ (self._weights[:, None] * (self._U.T @ x))
-
-    def log_along(self) -> tuple[FloatArray, FloatArray]:
-        """Return W = D^½U with columns of length 1, and log Ŝ − Ŝ + 1 along W, eq. (8.5a)."""
-        D, U = self._system.diagonal, self._U
-        scale = np.sqrt(self._weights)
-        inverse = scale[:, None] * (U.T @ (D[:, None] * self._H)) * scale
-        values, vectors = np.linalg.eigh(0.5 * (inverse + inverse.T))
-        logs = -(vectors * np.log(np.where(values > 0.0, values, 1.0))) @ vectors.T
-        own = scale[:, None] * (U.T @ self._system.product(U)) * scale
-        return np.sqrt(D)[:, None] * U * scale, logs - own + np.eye(scale.size)
-
-    def samples(self, z: FloatArray, x: FloatArray) -> _Samples:
-        """Return what each probe z adds to the two diagonals, with x = S⁻¹z."""
-        system, by_M = self._system, self._by_M(z)
-        rest = x - self._H @ (self._L @ (self._H.T @ z)) - by_M
-        B, inverse = system.equations.coupling, system.inverse_lead[:, None]
-        between = -inverse * B.times(rest)
-        apart = system.product(by_M) - system.diagonal[:, None] * by_M
-        return _Samples(
-            -inverse * B.times(z) * between, z * (rest + self._by_M(apart)), between, rest, z
-        )
-
-    def crossed_with_lead(self, a: LongArray, b: LongArray) -> FloatArray:
-        """Return the known part of C⁻¹ between effects a of the eliminated term and b of others.
-
-        It is −A⁻¹B(HLH' + M).
-        """
-        from scipy.sparse import csr_array
-
-        system = self._system
-        starts, columns, weights = system.equations.coupling.parts
-        entries = weights if weights.size else np.ones(columns.size)
-        table = csr_array((entries, columns, starts), shape=(starts.size - 1, self._U.shape[0]))
-        own = np.asarray(table[a, b]).ravel() / system.diagonal[b]
-        own -= np.einsum("ij,ij->i", self._BU[a] * self._weights, self._U[b])
-        own += np.einsum("ij,jk,ik->i", self._BH[a], self._L, self._H[b])
-        known: FloatArray = -system.inverse_lead[a] * own
-        return known
-
-    def crossed(self, a: LongArray, b: LongArray) -> FloatArray:
-        """Return the known part of S⁻¹ between effects of two terms."""
-        return np.einsum("ij,jk,ik->i", self._H[a], self._L, self._H[b])
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,20 +79,16 @@ class IterativePoint:
         They are solved for together, in several threads.
         """
         reduced, z = self._reduce(self.context.right), self._probes(slice(0, COLUMNS_AT_ONCE))
-        D = np.zeros((self.system.diagonal.size, len(self._slices)))
-        for j, s in enumerate(self._slices):
-            D[s, j] = self.system.diagonal[s]
-        sides = {("columns", 0): reduced.tail, ("constant", 0): D, ("probes", 0): z}
+        of_constant = self.system.diagonal[:, None] * self._constant
+        sides = {("columns", 0): reduced.tail, ("constant", 0): of_constant, ("probes", 0): z}
         (x, residual), (constant, _), (by_probes, _) = self.context.solve(self.system, sides)
         return reduced, x, residual, z, by_probes, constant
 
     @cached_property
     def _columns(self) -> tuple[dict[int, FloatArray], FloatArray]:
         """Return Z_t'V_o⁻¹W of each large term, and W'V_o⁻¹W, for W = [y X Z_s …]."""
-        right, WW = self.context.right, self.context.gram
-        reduced, x, residual, *_ = self._solved
-        forms = self.system.forms(reduced, x, residual)
-        return self._projected(right, self._effects(reduced, x)), (WW - forms) / self.residual
+        projections, forms = self._applied(self.context.right, *self._solved[:3])
+        return projections, (self.context.gram - forms) / self.residual
 
     def _rows(self, term: int) -> FloatArray:
         """Return Z_t'V_o⁻¹W of a term."""
@@ -334,25 +96,16 @@ class IterativePoint:
             return self._columns[1][self.context.small[term]]
         return self._columns[0][term]
 
-    @cached_property
-    def _dense(self) -> LongArray:
-        """Positions in W of the columns of E, eq. (8.1): X, and small terms not at zero."""
-        active = [np.arange(1, 1 + self._stats.n_fixed)]
-        for t, place in self.context.small.items():
-            if self.v[t] > 0.0:
-                active.append(np.arange(place.start, place.stop))
-        return np.concatenate(active)
-
     def _outer(self, *, with_fixed: bool = True) -> tuple[LongArray, FloatArray]:
         """Return the positions of H = [X Z_s …] in W, and E = H'V_o⁻¹H + Γ⁻¹, eq. (8.1).
 
         If not `with_fixed`, H is without X.
         """
-        places = self._dense if with_fixed else self._dense[self._stats.n_fixed :]
         ridge = np.zeros(self._columns[1].shape[0])
         for t, place in self.context.small.items():
-            if self.v[t] > 0.0:
-                ridge[place] = 1.0 / self.v[t]
+            ridge[place] = 1.0 / self.v[t] if self.v[t] > 0.0 else np.inf
+        first = 1 if with_fixed else 1 + self._stats.n_fixed
+        places = first + np.flatnonzero(np.isfinite(ridge[first:]))
         return places, self._columns[1][np.ix_(places, places)] + np.diag(ridge[places])
 
     @cached_property
@@ -376,13 +129,13 @@ class IterativePoint:
     @property
     def yPy(self) -> float:
         """The quadratic form y'P y, eq. (8.1)."""
-        forms = self._columns[1]
-        return float(forms[0, 0] - forms[0, self._dense] @ self._theta)
+        forms, (places, _) = self._columns[1], self._outer()
+        return float(forms[0, 0] - forms[0, places] @ self._theta)
 
     @cached_property
     def PZy(self) -> list[FloatArray]:
         """Z_t'P y of each term."""
-        return self._less(0, self._dense, self._theta)
+        return self._less(0, self._outer()[0], self._theta)
 
     def fixed_gram(self) -> tuple[FloatArray, FloatArray]:
         """Return X'V⁻¹X and its inverse."""
@@ -413,19 +166,6 @@ class IterativePoint:
             return None
         return (places >= place.start) & (places < place.stop)
 
-    def effects(self, term: int) -> FloatArray:
-        """Return û of a term."""
-        if self.v[term] == 0.0:
-            return np.zeros(self._stats.sizes[term])
-        return self.v[term] * self.PZy[term]
-
-    def _effects(self, reduced: Reduced, x: FloatArray) -> dict[int, FloatArray]:
-        """Return C⁻¹b by term from the part of the terms that are not eliminated."""
-        effects = dict(zip(self.active[1:], (x[s] for s in self._slices), strict=True))
-        if self.active:
-            effects[self.active[0]] = self.system.back(reduced, x)
-        return effects
-
     @property
     def _slices(self) -> tuple[slice, ...]:
         return self.system.equations.slices
@@ -444,27 +184,13 @@ class IterativePoint:
         solved = self.context.solve(self.system, {(name, number): reduced.tail}, tol)
         return reduced, *solved[0]
 
-    def _projected(
-        self, right: Mapping[int, FloatArray], effects: dict[int, FloatArray]
-    ) -> dict[int, FloatArray]:
-        """Return Z_t'V_o⁻¹w of every large term from Z_t'w and the solutions C⁻¹Z'w."""
-        projections = {}
-        for t, b in right.items():
-            if t in effects:
-                projections[t] = effects[t] / self.v[t]
-                continue
-            rest = b.copy()
-            for u, e in effects.items():
-                rest -= self.context.pairs.times(t, u, e)
-            projections[t] = rest / self.residual
-        return projections
-
     def of_responses(self, sums: Sequence[CrossProducts]) -> OfResponses:
         """Return y'P y, β̂, Z_t'P y and Z_u'PZ_tZ_t'P y of other responses of the same rows."""
         places, M = self._outer()
         p, active = self._stats.n_fixed, [t for t in self.active if t in self.context.right]
         Zy = {t: np.column_stack([s.Zy[t] for s in sums]) for t in range(self._stats.n_terms)}
-        projections, forms = self._applied("responses", {t: Zy[t] for t in self.context.right})
+        right = {t: Zy[t] for t in self.context.right}
+        projections, forms = self._applied(right, *self._solve(right, "responses"))
         Hy = np.column_stack([s.Xy for s in sums])
         Hy = np.vstack([Hy, *(Zy[t] for t in self.context.small if self.v[t] > 0.0)])
         for t in active:
@@ -476,18 +202,33 @@ class IterativePoint:
         for t in np.flatnonzero(self.v[:-1] > 0.0).tolist():
             right = {w: self.context.pairs.times(w, t, u[t]) for w in self.context.right}
             tol = _OF_FORMS * self.context.tol
-            projections, _ = self._applied(f"response {t}", right, tol)
+            solved = self._solve(right, f"response {t}", tol=tol)
+            projections, _ = self._applied(right, *solved)
             theta_t = solve_positive(M, self._rows(t)[:, places].T @ u[t])
             h[t] = self._without_fixed(projections, places, theta_t)
         return OfResponses(rss, theta[:p], u, h)
 
     def _applied(
-        self, name: str, right: dict[int, FloatArray], tol: float = 0.0
+        self,
+        right: Mapping[int, FloatArray],
+        reduced: Reduced,
+        x: FloatArray,
+        residual: FloatArray,
     ) -> tuple[dict[int, FloatArray], FloatArray]:
-        """Return Z_t'V_o⁻¹w of every large term and b'C⁻¹b, from b = Z'w."""
-        reduced, x, residual = self._solve(right, name, tol=tol)
-        forms = self.system.forms(reduced, x, residual)
-        return self._projected(right, self._effects(reduced, x)), forms
+        """Return Z_t'V_o⁻¹w of every large term and b'C⁻¹b, from b = Z'w and its solution."""
+        effects = dict(zip(self.active[1:], (x[s] for s in self._slices), strict=True))
+        if self.active:
+            effects[self.active[0]] = self.system.back(reduced, x)
+        projections = {}
+        for t, b in right.items():
+            if t in effects:
+                projections[t] = effects[t] / self.v[t]
+                continue
+            rest = b.copy()
+            for u, e in effects.items():
+                rest -= self.context.pairs.times(t, u, e)
+            projections[t] = rest / self.residual
+        return projections, self.system.forms(reduced, x, residual)
 
     def _without_fixed(
         self, projections: dict[int, FloatArray], places: LongArray, theta: FloatArray
@@ -556,31 +297,26 @@ class IterativePoint:
         return samples
 
     def _active_traces(self) -> Iterator[tuple[int, FloatArray]]:
+        """Yield the traces of the terms in the equations, with tr C^tt by eqs. (8.3) and (8.4)."""
         if not self.active:
             return
-        tail = self.system.equations.sizes[1:]
-        count = self.context.probes.count(tail) if sum(tail) else 0
-        parts = enumerate(slices(count, COLUMNS_AT_ONCE))
-        blocks = [self._block_traces(*self._probe(number, part)) for number, part in parts]
-        # With one large term the equations are diagonal.
-        inverse = np.concatenate(blocks, axis=1) if blocks else self._known_traces()[:, None]
-        for place, t in enumerate(self.active):
-            v = self.v[t]
-            yield t, self._stats.sizes[t] / v - self.residual * inverse[place] / v**2
+        some = map(self._by_term, self._samples_at_once())
+        samples = [[each.sum(axis=0) for each in of_terms] for of_terms in some]
+        for place, (t, known) in enumerate(zip(self.active, self._known_diagonals, strict=True)):
+            parts, v = [each[place] for each in samples], self.v[t]
+            # With one large term the equations are diagonal.
+            inverse = known.sum() + (np.concatenate(parts) if parts else np.zeros(1))
+            yield t, self._stats.sizes[t] / v - self.residual * inverse / v**2
 
     @cached_property
     def _near(self) -> NearInverse:
         """The parts of S⁻¹ that are known without probes."""
-        constant = np.zeros((self.system.diagonal.size, len(self._slices)))
-        for j, s in enumerate(self._slices):
-            constant[s, j] = 1.0
-        return NearInverse(self.system, constant, self._solved[-1])
+        return NearInverse(self.system, self._constant, self._solved[-1])
 
-    def _known_traces(self) -> FloatArray:
-        """Return the exact first parts of tr C^tt in (8.3) and (8.4)."""
-        near = self._near
-        lead = self.system.inverse_lead.sum() + near.lead_diagonal.sum()
-        return np.array([lead, *(near.diagonal[s].sum() for s in self._slices)])
+    @property
+    def _constant(self) -> FloatArray:
+        """A constant column for each term that is not eliminated, U in eq. (8.3)."""
+        return np.repeat(np.eye(len(self._slices)), self.system.equations.sizes[1:], axis=0)
 
     def _probes(self, part: slice) -> FloatArray:
         """Return some probes of the terms in the equations; all of them if there are fewer."""
@@ -596,12 +332,6 @@ class IterativePoint:
         z = self._probes(part)
         ((x, _),) = self.context.solve(self.system, {("probes", number): z})
         return z, x
-
-    def _block_traces(self, z: FloatArray, x: FloatArray) -> FloatArray:
-        """Return tr(C^tt) of the terms in the equations from some probes, eqs. (8.3) and (8.4)."""
-        of_terms = self._by_term(self._near.samples(z, x))
-        traces = np.stack([of_term.sum(axis=0) for of_term in of_terms])
-        return traces + self._known_traces()[:, None]
 
     def _trace_at_zero(self, term: int) -> FloatArray:
         """Return tr(Z_t'V⁻¹Z_t) of a term at zero, from each probe."""
@@ -624,7 +354,7 @@ class IterativePoint:
         known = self.system.inverse_lead + near.lead_diagonal
         return [known, *(near.diagonal[s] for s in self._slices)]
 
-    def _samples_at_once(self) -> Iterator[_Samples]:
+    def _samples_at_once(self) -> Iterator[Samples]:
         """Yield what the probes add to C⁻¹, few at a time."""
         count = self.context.probes.count(self.system.equations.sizes[1:]) if self._slices else 0
         for number, part in enumerate(slices(count, COLUMNS_AT_ONCE)):
@@ -688,7 +418,7 @@ class IterativePoint:
             known[has] += 2.0 * between(a, b)
         return weights, known
 
-    def _sampled(self, samples: _Samples, groups: LongArray) -> FloatArray:
+    def _sampled(self, samples: Samples, groups: LongArray) -> FloatArray:
         """Return what each probe adds to the forms of combinations in C⁻¹."""
         found = np.zeros((len(groups), samples.z.shape[1]))
         for t, diagonal in zip(self.active, self._by_term(samples), strict=True):
@@ -702,7 +432,7 @@ class IterativePoint:
                 found[has] += rest[a] * z[b] + z[a] * rest[b]
         return found
 
-    def _by_term(self, samples: _Samples) -> list[FloatArray]:
+    def _by_term(self, samples: Samples) -> list[FloatArray]:
         """Return what probes add to the diagonal of C⁻¹ of each active term."""
         return [samples.lead, *(samples.tail[s] for s in self._slices)]
 

@@ -1,0 +1,148 @@
+"""Right-hand sides, probes and solves that all points of the iterative engine share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.likelihood.sparse_equations import PairProducts, SparseSystem
+from vcomp.numerics.sparse import Probes
+from vcomp.statistics import CrossProducts
+
+_OF_PROBES, _MOST_OF_PROBES = 1e3, 1e-5
+"""Factor of the tolerance of probes, and the largest one: components then move by about 1e-5
+standard errors, less than their Monte Carlo errors."""
+
+_OF_EFFECTS = 0.01
+"""Largest error of predicted effects, in their standard errors."""
+
+_FINEST = 1e-14
+"""Smallest tolerance: rounding error of the products leaves no smaller residual."""
+
+SolveKind: TypeAlias = tuple[str, int, tuple[int, ...]]
+"""Kind of right-hand sides, number of their block of columns, and terms in the equations."""
+
+OF_RESPONSE = ("columns", "average")
+"""Kinds of right-hand sides that depend on the response."""
+
+
+@dataclass(slots=True)
+class Context:
+    """Data and buffers that all points share.
+
+    Attributes
+    ----------
+    stats, pairs : cross-products, and products with their tables
+    probes : random probes
+    tol : tolerance of the solves
+    small : for each small term the positions of its columns in W
+    right : for each large term Z_t'W with W = [y X Z_s …], s the small terms
+    gram : W'W
+    starts : where solves start, by kind of solve; others start at zero
+    solved : the solutions at the last point, by kind of solve
+    products : numbers of iterations of the solves so far, by kind of solve
+    """
+
+    stats: CrossProducts
+    pairs: PairProducts
+    probes: Probes
+    tol: float
+    small: dict[int, slice]
+    right: dict[int, FloatArray]
+    gram: FloatArray
+    starts: dict[SolveKind, FloatArray] = field(default_factory=dict)
+    solved: dict[SolveKind, FloatArray] = field(default_factory=dict)
+    products: dict[str, list[int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, stats: CrossProducts, probes: Probes, tol: float, small_terms: Sequence[int]
+    ) -> Context:
+        """Return the context of these data."""
+        pairs = PairProducts(stats)
+        small, end = {}, 1 + stats.n_fixed
+        for t in small_terms:
+            small[t] = slice(end, end + stats.sizes[t])
+            end += stats.sizes[t]
+
+        def products_with(t: int) -> FloatArray:
+            levels = [pairs.times(t, u, np.eye(stats.sizes[u])) for u in small]
+            return np.column_stack([stats.Zy[t], stats.ZX[t], *levels])
+
+        top = np.column_stack([np.append(stats.yy, stats.Xy), np.vstack([stats.Xy, stats.XX])])
+        levels = [products_with(t) for t in small]
+        sides = [rows[:, : 1 + stats.n_fixed].T for rows in levels]
+        return cls(
+            stats,
+            pairs,
+            probes,
+            tol,
+            small,
+            {t: products_with(t) for t in range(stats.n_terms) if t not in small},
+            np.vstack([np.hstack([top, *sides]), *levels]),
+        )
+
+    def with_probes(self, probes: Probes) -> Context:
+        """Return the context of the same data with other probes."""
+        return replace(self, probes=probes, starts={}, solved={}, products={})
+
+    def solve(
+        self, system: SparseSystem, sides: Mapping[tuple[str, int], FloatArray], tol: float = 0.0
+    ) -> list[tuple[FloatArray, FloatArray]]:
+        """Solve for right-hand sides of several kinds, and keep the solutions.
+
+        Parameters
+        ----------
+        system : the equations
+        sides : (m, c) right-hand sides by their kind and the number of their block
+        tol : tolerance, if not that of the context
+
+        Returns
+        -------
+        solution and residual of each kind
+        """
+        keys = [(*kind, system.equations.active) for kind in sides]
+        starts = [
+            self.starts.get(key, np.zeros_like(b))
+            for key, b in zip(keys, sides.values(), strict=True)
+        ]
+        has_start = any(key in self.starts for key in keys)
+        tols = [_tolerances(system, name, b, tol or self.tol) for (name, _), b in sides.items()]
+        solved = system.solve(
+            np.concatenate(list(sides.values()), axis=1),
+            np.concatenate(starts, axis=1) if has_start else None,
+            np.concatenate(tols),
+            overwrite=True,  # the memory of two blocks of columns less
+        )
+        ends = np.cumsum([b.shape[1] for b in sides.values()])[:-1]
+        solutions, residuals = (
+            [np.ascontiguousarray(part) for part in np.split(columns, ends, axis=1)]
+            for columns in (solved.x, solved.residual)
+        )
+        for (name, *_), key, x in zip(sides, keys, solutions, strict=True):
+            self.solved[key] = x
+            self.products.setdefault(name, []).append(solved.iterations)
+        return list(zip(solutions, residuals, strict=True))
+
+
+def _tolerances(system: SparseSystem, name: str, b: FloatArray, tol: float) -> FloatArray:
+    """Return the tolerance of each right-hand side.
+
+    A solution with the residual r differs from the exact one by at most √(r'S⁻¹r/σ²_e) standard
+    errors of any contrast of effects. S is at least the ridges σ²_e/σ²_t, and near them along
+    constants that move from one term to another, of which sums of scores have a small share.
+    """
+    if name == "probes":
+        tol = max(tol, min(_OF_PROBES * tol, _MOST_OF_PROBES))
+    tols = np.full(b.shape[1], tol)
+    if name in OF_RESPONSE and b.size:
+        least = float((system.ridge / system.diagonal).min())
+        squares = (1.0 / system.diagonal) @ np.square(b)
+        squares = np.maximum(squares, np.finfo(float).tiny)
+        exact = _OF_EFFECTS * np.sqrt(least * system.residual / squares)
+        tols = np.minimum(tols, np.maximum(exact, _FINEST))
+    return tols
