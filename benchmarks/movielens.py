@@ -22,7 +22,7 @@ import vcomp
 from vcomp._typing import FloatArray, IntArray
 from vcomp.display import memory
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood
-from vcomp.estimators.likelihood.iterative_costs import iterative_memory
+from vcomp.estimators.likelihood.iterative_context import iterative_memory
 from vcomp.estimators.likelihood.likelihood import certify
 from vcomp.estimators.likelihood.maximisation import maximise
 from vcomp.numerics.kernels.codes import ONCE, count_levels, group_sums, pair_counts

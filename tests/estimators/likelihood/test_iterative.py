@@ -14,10 +14,10 @@ from tests.helpers.cases import alternately
 from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import DESIGNS, unbalanced
 from tests.helpers.unit_probes import AllUnits
-from vcomp.estimators.likelihood import iterative, iterative_costs
+from vcomp.estimators.likelihood import iterative, iterative_context
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood
-from vcomp.estimators.likelihood.iterative_costs import iterative_memory
+from vcomp.estimators.likelihood.iterative_context import iterative_memory
 from vcomp.estimators.likelihood.maximisation import maximise
 from vcomp.estimators.likelihood.prediction_errors import _by_elimination
 from vcomp.estimators.likelihood.sparse_equations import PairProducts, build_sparse_equations
@@ -500,14 +500,14 @@ def test_probes():
 def test_small_terms_are_the_smallest_that_have_few_groups_together(sizes, n_levels):
     """Never the largest: and of equal ones the last comes first."""
     order = sorted(range(len(sizes)), key=lambda t: (sizes[t], -t))[:-1]
-    most = min(n_levels, iterative_costs._LEVEL_EFFECTS / sum(sizes))
+    most = min(n_levels, iterative_context._LEVEL_EFFECTS / sum(sizes))
     expected, total = [], 0
     for t in order:
         total += sizes[t]
         if total > most:
             break
         expected.append(t)
-    assert iterative_costs.small_terms(sizes, n_levels) == expected
+    assert iterative_context.small_terms(sizes, n_levels) == expected
 
 
 @pytest.mark.parametrize("n", [1, 2, 9])
@@ -532,7 +532,7 @@ def test_four_fifths_of_the_memory_may_be_used():
         needed = iterative_memory(stats, n_probes)
         more = iterative_memory(stats, n_probes + 1) - needed
         tail = sum(stats.sizes) - max(stats.sizes)
-        small = iterative_costs.small_terms(stats.sizes, iterative_costs.LEVELS)
+        small = iterative_context.small_terms(stats.sizes, iterative_context.LEVELS)
         assert more == 8.0 * (tail - sum(stats.sizes[t] for t in small))
         for factor, is_refused in ((1.001, False), (0.999, True)):
 
@@ -588,10 +588,10 @@ def test_time_of_an_evaluation(sizes, entries, affordable):
         p: SimpleNamespace(indices=np.zeros(entries)) for p in combinations(range(len(sizes)), 2)
     }
     stats = SimpleNamespace(sizes=sizes, n_terms=len(sizes), n_fixed=1, pairs=pairs)
-    assert iterative_costs.affordable_probes(stats) == affordable
-    tail = iterative_costs.tail_sizes(stats)
+    assert iterative_context.affordable_probes(stats) == affordable
+    tail = iterative_context.tail_sizes(stats)
     assert tail == sorted((n for n in sizes if n > 128), reverse=True)[1:]
-    seconds = [iterative_costs.seconds_of(stats, n) for n in (0, 100, 200)]
+    seconds = [iterative_context.seconds_of(stats, n) for n in (0, 100, 200)]
     each = (
         2e-9 * (1 + len(tail)) * max(entries * (1 + len(tail)) * len(tail) / 2 + 10 * sum(tail), 1)
     )
@@ -600,12 +600,12 @@ def test_time_of_an_evaluation(sizes, entries, affordable):
 
 
 def test_small_terms_have_a_number_of_levels_together():
-    small = iterative_costs.small_terms
+    small = iterative_context.small_terms
     assert small((50, 3, 4), 7) == [1, 2]
     assert small((50, 3, 4), 6) == [1]
     assert small((50, 3, 4), 2) == []
     assert small((3, 3), 100) == [1]  # never the largest; of equal ones the first is
-    most = int(iterative_costs._LEVEL_EFFECTS)
+    most = int(iterative_context._LEVEL_EFFECTS)
     assert small((most // 5 - 5, 5), 10) == [1]
     assert small((most // 5 - 4, 5), 10) == []
 

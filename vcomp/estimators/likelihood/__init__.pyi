@@ -27,7 +27,7 @@ from .engine import Solution as Solution
 from .engine import errors_of_fixed as errors_of_fixed
 from .engine import predicting as predicting
 from .fixed_part import Projector as Projector
-from .iterative_costs import affordable_probes as affordable_probes
+from .iterative_context import affordable_probes as affordable_probes
 from .likelihood import ML as ML
 from .likelihood import REML as REML
 from .likelihood import LikelihoodMethod as LikelihoodMethod

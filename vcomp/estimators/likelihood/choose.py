@@ -476,7 +476,7 @@ def _without_strata(
 
 def _seconds_of_exact(stats: Statistics, limits: EngineLimits) -> float:
     """Return the time of an evaluation above which the iterative engine is preferred."""
-    from vcomp.estimators.likelihood.iterative_costs import seconds_of
+    from vcomp.estimators.likelihood.iterative_context import seconds_of
 
     by_solves = seconds_of(stats.cross_products)
     exact = limits.exact

@@ -33,10 +33,12 @@ from vcomp.estimators.likelihood.expansion import (
     response_series,
 )
 from vcomp.estimators.likelihood.fixed_part import CrossProductsEngine, forms_with_residual
-from vcomp.estimators.likelihood.iterative_context import OF_RESPONSE, Context, SolveKind
-from vcomp.estimators.likelihood.iterative_costs import (
+from vcomp.estimators.likelihood.iterative_context import (
     LEVELS,
+    OF_RESPONSE,
     PROBES,
+    Context,
+    SolveKind,
     iterative_memory,
     seconds_of,
     small_terms,

@@ -14,10 +14,13 @@ from itertools import combinations
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.estimators.likelihood.iterative_context import Context
-from vcomp.estimators.likelihood.iterative_costs import COLUMNS_AT_ONCE
-from vcomp.estimators.likelihood.near_inverse import NearInverse, Samples
-from vcomp.estimators.likelihood.sparse_equations import Reduced, SparseSystem
+from vcomp.estimators.likelihood.iterative_context import COLUMNS_AT_ONCE, Context
+from vcomp.estimators.likelihood.sparse_equations import (
+    NearInverse,
+    Reduced,
+    Samples,
+    SparseSystem,
+)
 from vcomp.numerics import slices, solve_positive
 from vcomp.numerics.sparse import log_quadrature
 from vcomp.statistics import CrossProducts
