@@ -44,11 +44,13 @@ def number_combinations(
     >>> keys.tolist(), numbers.tolist()
     ([2, 3, 5], [0, 1, 2, 0])
     """
-    joined = groups.astype(np.int64) * n_levels + codes
     possible = n_groups * n_levels
+    joined = groups.astype(np.int32 if possible < 2**31 else np.int64)
+    joined *= n_levels
+    joined += codes
     if possible > max(_DIRECT, 4 * joined.size):
         keys, numbers = np.unique(joined, return_inverse=True)
-        return keys, numbers.astype(np.int32)
+        return keys.astype(np.int64), numbers.astype(np.int32)
     # A table of all combinations is several times faster than sorting the rows.
     occurs = np.zeros(possible, dtype=bool)
     occurs[joined] = True

@@ -487,11 +487,13 @@ def _grid_codes(
     if len(rest) <= 1:
         return facets, tuple(nothing for _ in facets), frozenset(facets)
     levels = {f: grid.levels[grid.rest.index(f)] for f in rest}
-    distinct = _distinct([levels[f] for f in rest])
+    distinct: Sequence[IntArray] = [levels[f] for f in rest]
+    if not {f for f, _ in grid.joins} <= set(rest):  # which the cells are combinations of
+        distinct = _distinct(distinct)
     axes = tuple(f for f in facets if f in grid.axes)
-    if distinct.shape[1] * prod(n_levels[f] for f in axes) > _MANY:
+    if distinct[0].size * prod(n_levels[f] for f in axes) > _MANY:
         return (*rest, *axes), (*distinct, *(nothing for _ in axes)), frozenset(axes)
-    shape = (*(n_levels[f] for f in axes), distinct.shape[1])
+    shape = (*(n_levels[f] for f in axes), distinct[0].size)
     *places, cells = np.indices(shape, dtype=np.int32, sparse=True)
     columns = dict(zip(axes, places, strict=True))
     columns |= {f: level[cells] for f, level in zip(rest, distinct, strict=True)}
@@ -499,15 +501,15 @@ def _grid_codes(
     return facets, codes, frozenset()
 
 
-def _distinct(levels: Sequence[IntArray]) -> IntArray:
-    """Return the combinations of levels that occur, sorted, a row for each facet."""
+def _distinct(levels: Sequence[IntArray]) -> Sequence[IntArray]:
+    """Return the combinations of levels that occur, sorted, the levels of each facet."""
     groups, size = levels[0], int(levels[0].max()) + 1
     for further in levels[1:]:
         keys, groups = number_combinations(groups, size, further, int(further.max()) + 1)
         size = keys.size
     cell = np.full(size, -1, np.int64)
     cell[groups] = np.arange(groups.size)
-    return np.stack([level[cell] for level in levels])
+    return [level[cell] for level in levels]
 
 
 def _constant_combination(names: tuple[str, ...], X: FloatArray) -> FloatArray:

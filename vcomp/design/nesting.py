@@ -319,6 +319,9 @@ def _parts(top: Mapping[str, Any], incidence: Incidence) -> tuple[int, tuple[Con
     from scipy.sparse.csgraph import connected_components
 
     hub, *others = top
+    # A level that meets all levels of the hub joins them, and these join all others.
+    if any(incidence.met(other, hub).max() == incidence.size(hub) for other in others):
+        return 1, ()
     ends = np.cumsum([incidence.size(f) for f in top])
     edges = []
     for other, offset in zip(others, ends, strict=False):

@@ -566,12 +566,12 @@ def study(
     check_varying(table, roles, groups, alpha)
     table, roles = distinct(table, roles, groups)
     weights = task_shares(task_weights, roles, table)
+    del groups  # numbers of all rows
     fit = _fit_of_models(roles, table)
     means, comparisons, lacking = _compared(
         fit, roles, table[system].iloc[0], weights, test, alpha
     )
-    values = table[score].to_numpy()
-    if ((values == 0.0) | (values == 1.0)).all():
+    if set(fit.components.response_values or [math.nan]) <= {0.0, 1.0}:
         means[["low", "high"]] = means[["low", "high"]].clip(0.0, 1.0)
     if comparisons is not None:
         ranks = comparisons.ranks()[["rank", "low", "high"]]

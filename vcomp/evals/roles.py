@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import BoolArray, IntArray, LongArray
+from vcomp._typing import BoolArray
 from vcomp.exceptions import DataError, PlanError, did_you_mean, is_real
 from vcomp.formula import REPLICATE
 from vcomp.numerics.kernels import place_rows
@@ -68,7 +68,9 @@ class Partitions:
             del codes
             rest, levels = np.flatnonzero(occurs), {}
             for name in reversed(names):
-                rest, levels[name] = np.divmod(rest, self._numbered(name)[1])
+                own, n_levels, _ = self._numbered(name)
+                levels[name] = (rest % n_levels).astype(own.dtype)
+                rest //= n_levels
             self._levels[frozenset(names)] = levels
         return n
 
@@ -116,13 +118,17 @@ class Partitions:
         levels = None if source is None else self._levels[source]
         whole = len(self._table) if levels is None else next(iter(levels.values())).size
         n_rows = len(range(whole)[rows])
-        codes: IntArray | LongArray = np.zeros(n_rows, dtype=np.int32)
+        codes: Any = np.zeros(n_rows, dtype=np.int32)
         size = 1
         for name in names:
             own, n, _ = self._numbered(name)
-            if size * n >= 2**31:
-                codes = codes.astype(np.int64)
-            place_rows(codes, (own if levels is None else levels[name])[rows], n)
+            own = (own if levels is None else levels[name])[rows]
+            if size == 1:
+                codes = own if len(names) == 1 else own.astype(np.int32)
+            else:
+                if size * n >= 2**31:
+                    codes = codes.astype(np.int64)
+                place_rows(codes, own, n)
             size *= n
             if size > _COUNTED * n_rows:
                 codes, found = pd.factorize(codes)
@@ -340,6 +346,7 @@ def roles_of(
     by_default = [c for c in present if c not in sampled and c not in fixed]
     of_samples = [*(c for c in by_default if c in SAMPLED), *sampled]
     of_all = [*(c for c in by_default if c in FIXED), *fixed]
+    groups.n_groups([model, *of_samples, *of_all])  # of repeated samples the rest follows
     levels = {c: groups.n_levels(c) for c in (model, *of_samples, *of_all, *present)}
     several = [c for c in of_samples if levels[c] > 1]
     single = [c for c in of_samples if levels[c] == 1]

@@ -176,7 +176,9 @@ def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     if not frames:
         return pd.DataFrame()
     if len(frames) == 1:
-        return frames[0]
+        (frame,) = frames
+        kinds = {"score": float} if "score" in frame else {}
+        return frame.astype(kinds)
     names = list(dict.fromkeys(str(name) for frame in frames for name in frame))
     sizes = [len(frame) for frame in frames]
     parts = {
@@ -189,7 +191,8 @@ def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
         if name in ("score", "content", "epoch", "number"):
             empty = np.nan if name == "score" else int(name == "epoch")
             columns[name] = np.concatenate(
-                [np.full(n, empty) if part is None else np.asarray(part) for part, n in own]
+                [np.full(n, empty) if part is None else np.asarray(part) for part, n in own],
+                dtype=float if name == "score" else None,
             )
             continue
         missing = [

@@ -170,8 +170,10 @@ def _scores(values: Any) -> tuple[Any, list[str | None] | None]:
     """Return scores, and the reason of each missing one; None instead if none is missing."""
     kind = getattr(values, "dtype", np.dtype(object))
     if isinstance(kind, np.dtype) and kind.kind in "biuf":
+        if kind.kind != "f":
+            return values.to_numpy(), None  # numbers in few bytes, until all are joined
         scores = values.to_numpy(float)
-        if kind.kind != "f" or np.isfinite(scores).all():
+        if np.isfinite(scores).all():
             return scores, None
         problems: list[str | None] = [None] * len(scores)
         for k in np.flatnonzero(~np.isfinite(scores)):

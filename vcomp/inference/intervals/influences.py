@@ -365,11 +365,11 @@ class _InfluencePoint:
         """Return the influences on the components of the terms, eqs. (10.16) and (10.17)."""
         layout, v = self.layout, self.v
         starts = self.starts
-        pulls = np.empty((int(starts[-1]), 4))
         inner = sorted({int(o) for o in np.flatnonzero(self.finer.any(axis=0))})
         counts = [layout.counts[s] for s in layout.terms]
         squares = {o: MarginSums(layout, layout.terms[o], counts[o] ** 2) for o in inner}
         predicted = {o: MarginSums(layout, layout.terms[o], counts[o] * effects[o]) for o in inner}
+        of_finer: list[tuple[FloatArray | None, FloatArray | None]] = []
         for t, chosen in enumerate(layout.terms):
             left: FloatArray | None = None
             within: FloatArray | None = None
@@ -377,6 +377,10 @@ class _InfluencePoint:
                 effect, square = predicted[other].to(chosen), v[other] * squares[other].to(chosen)
                 left = effect if left is None else left + effect
                 within = square if within is None else within + square
+            of_finer.append((left, within))
+        del squares, predicted  # as long as the finest terms, and no longer needed
+        pulls = np.empty((int(starts[-1]), 4))
+        for t, (left, within) in enumerate(of_finer):
             own = pulls[starts[t] : starts[t + 1]]
             write_pulls(
                 own, counts[t], u[t], effects[t], variances[t], left, within, v[t], v[-1]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp._typing import BoolArray, FloatArray, IntArray
+from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.data import kind_of
 from vcomp.design import Centre, Chunk, Facet, Grid, TermDesign, are_nested
 from vcomp.exceptions import DataError
@@ -537,7 +536,13 @@ def cells_with_scores(
         two = values[0] - origin, values[1] - origin
     if (two is None and filled.powers is None) or not constant.all():
         return None
-    return replace(cells_as_rows(), scores=partial(filled.as_scores, values=two))
+
+    def scores(cells: Any) -> tuple[LongArray, FloatArray, FloatArray]:
+        found = filled.as_scores(cells, two)
+        assert found is not None
+        return found
+
+    return replace(cells_as_rows(), scores=scores)
 
 
 def _X(coding: RowCoding, table: CellTable) -> FloatArray:
