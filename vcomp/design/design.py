@@ -319,7 +319,7 @@ ScoresOfCells: TypeAlias = "Callable[[Any], tuple[LongArray, FloatArray, FloatAr
 """Returns weighted scores of some cells, given by a slice or their numbers.
 
 They are positions among these cells, distances of the scores from the means of their cells, and
-how many scores each stands for.
+the number of scores that each represents.
 """
 
 

@@ -225,7 +225,7 @@ _NOT_READ = {
 
 
 def _shortened(value: dict[str, Any]) -> dict[str, Any]:
-    """Return an object of a document without what is not read, which is most of it."""
+    """Return an object of a document without keys that are never read, most of its text."""
     for keys, names in _NOT_READ.items():
         if keys <= value.keys():
             return {name: one for name, one in value.items() if name not in names}
@@ -233,7 +233,7 @@ def _shortened(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _document(text: bytes) -> Any:
-    """Return JSON of any length without what is not read; None if it is not JSON."""
+    """Return JSON of any length without keys that are never read; None if it is not JSON."""
     try:
         return json.loads(text, object_hook=_shortened)
     except (ValueError, RecursionError):

@@ -461,7 +461,7 @@ def sentences(study: EvalStudy) -> list[str]:
 
 
 def _of_zeros(study: EvalStudy) -> list[str]:
-    """Return what is known of interactions of models that are estimated at zero."""
+    """Return a sentence on interactions of models that are estimated at zero."""
     roles, parts = study.roles, []
     for facet in roles.sampled:
         name = f"{roles.model}:{facet}"
@@ -508,7 +508,7 @@ def _bought(study: EvalStudy) -> str:
 
 
 def _added(study: EvalStudy, best: Any) -> str:
-    """Return what is added to the data for a design, in words."""
+    """Return the additions to the data for a design, in words."""
     plan, parts = best.study, []
     for facet, n in _existing(study, plan).items():
         more = {level: int(best.sizes[facet]) - k for level, k in n.items()}

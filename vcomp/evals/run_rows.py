@@ -137,7 +137,7 @@ _NUMBERS: dict[str, tuple[Any, Any]] = {
     "content": (np.uint64, 0),
     "epoch": (np.int64, _NO_EPOCH),
 }
-"""Columns of numbers: their kind, and what is stored for None."""
+"""Columns of numbers: their kind, and the number stored for None."""
 
 NO_ROWS = SampleRows(())
 """Of a file without rows."""

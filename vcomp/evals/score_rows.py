@@ -334,7 +334,7 @@ def _of_equal(value: float, table: pd.DataFrame, roles: Roles, alpha: float) -> 
 
 
 def _check_words(score: pd.Series, name: str) -> None:
-    """Refuse a few words, which stand for numbers; other text is refused as a response."""
+    """Refuse a few words in place of numbers; other text is refused as a response."""
     words = score.unique()
     if len(words) > _SHOWN or not all(isinstance(w, str) and w.isalpha() for w in words):
         return
