@@ -592,28 +592,79 @@ def of_three_prompts():
     return scores(models=5, tasks=2, items=30, prompts=3, epochs=2, missing=0.1)
 
 
-def test_a_budget_is_spent_as_the_dstudy_does(of_three_prompts):
-    found = vcomp.evals.study(of_three_prompts, prices=PRICES, budget=150)
-    plan = found.components.dstudy(
-        object="model", fixed="task", sizes={"task": 2, "item": 30, "prompt": 3}
+def of_judges(seed=0):
+    """Return scores of judges of two runs, whose models do not differ in what items they like."""
+    rng = np.random.default_rng(seed)
+    n, m, j, e = 40, 3, 3, 2
+    item = rng.normal(0.0, 0.9, n)[:, None, None, None]
+    judge = rng.normal(0.0, 0.2, j)[:, None]
+    answer = rng.normal(0.0, 0.4, (n, m, 1, e))
+    y = item + judge + answer + rng.normal(0.0, 0.6, (n, m, j, e))
+    codes = np.indices(y.shape).reshape(4, -1)
+    columns = dict(zip(("item", "model", "judge", "epoch"), codes, strict=True))
+    return pd.DataFrame({**columns, "score": y.ravel()}).assign(
+        model=lambda t: "m" + t["model"].astype(str)
     )
-    cost = {"item": 1.0, "prompt": 5.0, "model:item:prompt:replicate": 0.02}
-    # What exists is paid for.
-    least = {"item": (30, None), "prompt": (3, None)}
-    best = plan.optimize(cost, budget=150, coefficient="rel_err_var", bounds=least).best
-    assert found.allocation.best.sizes == best.sizes
-    assert found.allocation.best.cost == pytest.approx(best.cost, rel=1e-12)
+
+
+def test_a_budget_adds_to_the_data_and_takes_no_estimate_of_zero_as_known():
+    data, prices = of_judges(), {"item": 1.0, "call": 0.01, "judgement": 0.02}
+    found = vcomp.evals.study(data, prices=prices, budget=100)
+    v, high = found.components.vcomp, found.components.conf_int(alpha=0.4)[1]
+    assert v["model:item"] == 0.0
+    v = {name: x if x > 0.0 else high[f"var({name})"] for name, x in v.items()}
+    # All designs that have the present one in them, by the formula of the error.
+    i, j, e = np.meshgrid(np.arange(40, 101), np.arange(3, 30), np.arange(2, 60), indexing="ij")
+    cost = i + 0.03 * i * e + 0.06 * i * j * e
+    divisors = {
+        "model:item": i, "model:judge": j, "model:item:judge": i * j, "model:item:epoch": i * e,
+        "Residual": i * j * e,
+    }  # fmt: skip
+    error = sum(v.get(name, 0.0) / n for name, n in divisors.items())
+    best = np.argmin(np.where(cost <= 100.0, error, np.inf))
+    sizes = {"item": i.flat[best], "judge": j.flat[best], "epoch": e.flat[best]}
+    assert found.allocation.best.sizes == sizes
+    assert found.allocation.best.study.columns["rel_err_var"][0] == pytest.approx(
+        error.flat[best], rel=1e-10
+    )
+    words = printed_words(found)
+    limit = vcomp.display.number(high["var(model:item)"], 2)
+    assert f"The sizes are chosen with σ²(model:item) = {limit}" in words
+    # What is found is by the estimates, as of the present data.
+    planned = found.components.dstudy(object="model", sizes={k: int(n) for k, n in sizes.items()})
+    detected = planned.detectable(n_objects=3, test="tukey")["difference"].item()
+    assert f"finds a difference of {detected:.4g}." in words
+    assert found.page.better.difference == pytest.approx(detected, rel=1e-12)
+    two = vcomp.evals.study(data.query("model != 'm2'"), prices=prices)
+    assert two.gap > 0.0
+    v = two.components.vcomp
+    said = re.search(r"With (σ².*), their upper limits .* power is ([\d.]+)\.",
+                     " ".join(two.next_data))  # fmt: skip
+    for name, limit in re.findall(r"σ²\(([\w:]+)\) = ([\d.]+)", said[1]):
+        assert v[name] == 0.0 < float(limit)
+    assert 0.05 < float(said[2]) < 0.8
+
+
+def test_the_page_says_what_a_budget_adds(of_three_prompts):
+    found = vcomp.evals.study(of_three_prompts, prices=PRICES, budget=150)
+    best = found.allocation.best
+    n = best.sizes
+    cost = 2 * n["item"] + 5 * n["prompt"] + 0.2 * n["item"] * n["prompt"] * n["replicate"]
+    assert best.cost == pytest.approx(cost, rel=1e-12)
+    assert best.cost <= 150.0
     said = printed_words(found)
     paid = 60 + 15 + 0.02 * len(of_three_prompts)
     assert f"At these prices the data cost {paid:g}." in said
     assert (
         f"A budget of 150 for the whole, of which {paid:g} are spent, is best spent on 2 tasks, "
-        f"{best.sizes['item']} items in each task" in said
+        f"{n['item']} items in each task" in said
     )
-    more = best.sizes["item"] - 30, best.sizes["prompt"] - 3, best.sizes["replicate"] - 2
-    assert more == (0, 0, 2)
-    assert ": add 2 runs of each. Then Tukey's test of all 10 pairs finds a" in said
-    detected = best.study.detectable(n_objects=5, test="tukey")["difference"].item()
+    assert (n["item"] - 30, n["prompt"] - 3, n["replicate"] - 2) == (1, 2, 0)
+    added = "add 1 item to t0, 1 item to t1 and 2 prompts. Then Tukey's test of all 10 pairs finds"
+    assert added in said
+    sizes = {f: int(n[f]) for f in ("task", "item", "prompt", "replicate")}
+    plan = found.components.dstudy(object="model", fixed="task", sizes=sizes)
+    detected = plan.detectable(n_objects=5, test="tukey")["difference"].item()
     assert f"finds a difference of {detected:.4g}." in said
 
 

@@ -13,7 +13,7 @@ from vcomp import display
 from vcomp.evals.roles import FIXED, JUDGE, NUMBERED, Roles
 from vcomp.exceptions import PlanError, check_margin, did_you_mean, is_real
 from vcomp.formula import REPLICATE, RESIDUAL
-from vcomp.gtheory import DifferenceTest
+from vcomp.gtheory import DifferenceTest, dstudy
 from vcomp.gtheory.allocation import Allocation, Cost
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ _MOST_LEVELS = 30
 _FEW = 0.25
 """Standard error of a variance, as a share of it, with which it is known well enough."""
 
+
+_PLANNED = 0.8
+"""Confidence of the limits with which components that are estimated at zero are planned."""
 
 _SAME = 1.05
 """Levels that are needed with one run of each, as a share, for the runs not to matter."""
@@ -256,8 +259,12 @@ def allocation(study: EvalStudy, gap: float) -> Allocation[DStudy] | None:
 def _best(
     study: EvalStudy, prices: Prices, budget: float | None, gap: float
 ) -> Allocation[DStudy]:
-    """Return the best data for a budget, else the cheapest that show which of two is better."""
-    plan = whole_plan(study)
+    """Return the best data for a budget, else the cheapest that show which of two is better.
+
+    Of a budget, data that exist are paid for, and are kept. It is spent with components at zero
+    at their limits, since the best design for zero is poor for other values.
+    """
+    plan = whole_plan(study) if budget is None else _cautious_plan(study)
     cost = prices.of_plan(plan)
     priced = {f for _, over in cost.terms(plan.plan.design) for f in over}
     plan_sizes = dict(zip(plan.plan.facets, plan.plan.sizes[0].tolist(), strict=True))
@@ -269,7 +276,6 @@ def _best(
     sampled = {f if f in plan.plan.facets else REPLICATE for f in study.roles.sampled}
     several = dict.fromkeys(sorted(sampled), (2, None))
     if budget is not None:
-        # Data that exist are paid for, and are kept.
         several |= {f: (max(2, *n.values()), None) for f, n in _existing(study, plan).items()}
     bounds = several | held
     if len(held) + len(fixed) == len(plan.plan.facets):
@@ -281,6 +287,67 @@ def _best(
         return plan.optimize(cost, difference=gap, power=POWER, bounds=bounds, **test_of(study))
     except PlanError:
         return _of_many(study, plan, cost, gap, bounds)
+
+
+def _limits_of_zeros(study: EvalStudy) -> dict[str, float]:
+    """Return the upper limits of error components that are estimated at zero.
+
+    References
+    ----------
+    Browne, R. H. (1995). On the use of a pilot sample for sample size determination. *Statistics
+    in Medicine*, 14, 1933-1940: plans with the upper limit of a variance.
+    """
+    plan = study.plan
+    is_noise = plan.projected("rel_err_var").a[0] > 0.0
+    at_zero = is_noise & (plan.components.values <= 0.0)
+    if not at_zero.any():
+        return {}
+    high = study.components.conf_int(alpha=2.0 * (1.0 - _PLANNED))[1]
+    names = np.array(plan.components.names, dtype=object)[at_zero]
+    found = {name: float(high[f"var({name})"]) for name in names}
+    return {name: limit for name, limit in found.items() if 0.0 < limit < math.inf}
+
+
+def _cautious_plan(study: EvalStudy, other: Mapping[str, int] | None = None) -> DStudy:
+    """Return the D-study of data like these with components at zero at their limits."""
+    plan, limits = whole_plan(study, other), _limits_of_zeros(study)
+    if not limits:
+        return plan
+    named = zip(plan.components.names, plan.components.values.tolist(), strict=True)
+    values = np.array([limits.get(name, value) for name, value in named])
+    sizes = dict(zip(plan.plan.facets, plan.plan.sizes[0].tolist(), strict=True))
+    return dstudy(
+        replace(plan.components, values=values, without_bounds=None),
+        object=study.roles.model,
+        fixed=study.roles.fixed,
+        sizes=sizes,
+    )
+
+
+def _at_limits(study: EvalStudy) -> str:
+    """Return the limits of components at zero, which are not known to be zero; or nothing."""
+    limits = _limits_of_zeros(study)
+    named = [f"σ²({name}) = {display.number(limit, 2)}" for name, limit in limits.items()]
+    if not named:
+        return ""
+    what = "its upper limit" if len(named) == 1 else "their upper limits"
+    level = display.percent(_PLANNED, 0)
+    return f"{display.listed(named)}, {what} ({level}) in place of the estimate 0"
+
+
+def as_estimated(study: EvalStudy, best: Any) -> DStudy:
+    """Return the plan of a recommended design with the components as they are estimated.
+
+    Parameters
+    ----------
+    study : of several models
+    best : of its allocation
+    """
+    return whole_plan(study, _chosen(study, best))
+
+
+def _chosen(study: EvalStudy, best: Any) -> dict[str, int]:
+    return {f: n for f, n in best.sizes.items() if f not in study.roles.fixed}
 
 
 def _of_many(
@@ -498,12 +565,18 @@ def _bought(study: EvalStudy) -> str:
     best = found.best
     words = f"{_sizes(study, best)}, for {display.number(best.cost, 6)}"
     if study.budget is None:
-        power = display.number(POWER)
-        return f"The cheapest data that find it with power {power} are {words}."
+        power, limits, of_limits = display.number(POWER), _at_limits(study), ""
+        if limits:
+            cautious = _cautious_plan(study, _chosen(study, best))
+            less = float(cautious.power(study.gap, **test_of(study))["power"].iloc[0])
+            of_limits = f" With {limits}, power is {display.number(less, 2)}."
+        return f"The cheapest data that find it with power {power} are {words}.{of_limits}"
+    of_limits = f" The sizes are chosen with {_at_limits(study)}." if _at_limits(study) else ""
     return (
         f"A budget of {budget} for the whole, of which {spent} are spent, is best spent on "
         f"{words}{_added(study, best)}. Then {named_test(study)} finds a "
-        f"difference of {display.number(found_difference(study, best.study))}."
+        f"difference of {display.number(found_difference(study, as_estimated(study, best)))}."
+        f"{of_limits}"
     )
 
 

@@ -25,6 +25,7 @@ from vcomp.evals.next_data import (
     POWER,
     EvalStudy,
     Unknown,
+    as_estimated,
     found_difference,
     found_in_data,
     named_test,
@@ -404,7 +405,7 @@ def _better(study: EvalStudy) -> Plan | None:
         return None
     if found is None:
         return None
-    plan = found.best.study
+    plan = as_estimated(study, found.best)
     return _plan(study, plan, found_difference(study, plan), found.best.cost)
 
 
