@@ -35,20 +35,21 @@ def _read(logs: Sequence[str], how: dict[str, Any], reading: dict[str, Any]) -> 
     return vcomp.evals.read(logs, columns=how.pop("columns", None), **reading) if reading else logs
 
 
-def _pairs(names: str, text: str, metavar: str, *of_numbers: str) -> click.Option:
+def _pairs(names: str, text: str, metavar: str, what: str = "", form: str = "") -> click.Option:
     """Return an option of pairs ``NAME=X,…``, whose names may have spaces.
 
     Parameters
     ----------
     names, text, metavar : as for :func:`option`; behind ``|`` is what may stand instead of pairs
-    *of_numbers : what each number is and how to write it, for messages; X is a name without them
+    what : each number is, for messages; empty if they are names
+    form : how to write a pair, for messages
     """
 
     def value(*given: Any) -> Any:
         whole = ",".join(given[-1])
         if not whole or ("|" in metavar and "=" not in whole):
             return whole or None
-        return by_name(whole, *of_numbers, ",") if of_numbers else names_by_name(*given)
+        return by_name(whole, what, form, ",") if what else names_by_name(*given)
 
     return option(names, text, metavar=metavar, multiple=True, callback=value)
 

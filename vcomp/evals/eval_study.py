@@ -10,11 +10,10 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from vcomp import display
 from vcomp.codec import to_document
 from vcomp.evals.contradictions import contradictions
+from vcomp.evals.model_fits import DDF, SCORE, compared, fit_of_models, fitted, sources_of
 from vcomp.evals.next_data import (
     Prices,
     Unknown,
@@ -50,24 +49,13 @@ from vcomp.evals.score_rows import (
 from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, guarded
 from vcomp.gtheory import DStudy
 from vcomp.inference.pairwise import PairwiseComparisons
-from vcomp.model import VarianceComponentsModel, VarianceComponentsResults
+from vcomp.model import VarianceComponentsResults
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from vcomp.gtheory.allocation import Allocation
     from vcomp.multivariate import MultivariateResults
-
-_HALF = "half_of_rows"
-
-_SCORE = ["mean", "std_error", "df", "low", "high"]
-"""Columns of a score."""
-
-_SUMMED = 1_000_000
-"""Scores from which on repeated ones are summed in cells, and single rows are not kept."""
-
-_DDF: Literal["unbounded"] = "unbounded"
-"""Prompts and judges are few: an interaction that is estimated at 0 is not known to be 0."""
 
 
 @dataclass(frozen=True, slots=False, eq=False, repr=False)
@@ -125,9 +113,9 @@ class EvalStudy(display.Printed):
                 f"there is no column {task!r} of several tasks that are all there is", column=task
             )
         if self.comparisons is None:
-            return self.fit.marginal_means(task, alpha=self.alpha, ddf=_DDF).table[_SCORE]
-        by_task = self.fit.marginal_means(self.roles.model, by=task, alpha=self.alpha, ddf=_DDF)
-        return by_task.table[_SCORE]
+            return self.fit.marginal_means(task, alpha=self.alpha, ddf=DDF).table[SCORE]
+        by_task = self.fit.marginal_means(self.roles.model, by=task, alpha=self.alpha, ddf=DDF)
+        return by_task.table[SCORE]
 
     @cached_property
     def multivariate(self) -> MultivariateResults:
@@ -157,7 +145,7 @@ class EvalStudy(display.Printed):
         """The fit in which models are sampled too: components of models and of their noise."""
         if self.comparisons is None:
             return self.fit
-        return _fitted(self.roles.planning, self.data, self.roles)
+        return fitted(self.roles.planning, self.data, self.roles)
 
     @cached_property
     def plan(self) -> DStudy:
@@ -278,7 +266,7 @@ class EvalStudy(display.Printed):
         pandas.DataFrame
             Index: the components; columns ``variance`` and ``share``, which is nan of one model.
         """
-        return _sources(self.components, None if self.comparisons is None else self.plan)
+        return sources_of(self.components, None if self.comparisons is None else self.plan)
 
     @property
     def facets_of_sources(self) -> tuple[frozenset[str], ...]:
@@ -567,10 +555,8 @@ def study(
     table, roles = distinct(table, roles, groups)
     weights = task_shares(task_weights, roles, table)
     del groups  # numbers of all rows
-    fit = _fit_of_models(roles, table)
-    means, comparisons, lacking = _compared(
-        fit, roles, table[system].iloc[0], weights, test, alpha
-    )
+    fit = fit_of_models(roles, table)
+    means, comparisons, lacking = compared(fit, roles, table[system].iloc[0], weights, test, alpha)
     if set(fit.components.response_values or [math.nan]) <= {0.0, 1.0}:
         means[["low", "high"]] = means[["low", "high"]].clip(0.0, 1.0)
     if comparisons is not None:
@@ -582,80 +568,3 @@ def study(
         roles, means, comparisons, fit, alpha, table, *of_data, weights, lacking, without,
         None if margin is None else float(margin), of_models,
     )  # fmt: skip
-
-
-def noise(table: pd.DataFrame, roles: Roles, alpha: float) -> tuple[Roles, pd.DataFrame]:
-    """Return the roles after repetitions that are equal are dropped, and the sources of noise.
-
-    Models are sampled, so that there may be any number of them.
-
-    Parameters
-    ----------
-    table : a row for each score
-    roles : of its columns
-    alpha : of the limit that an error states
-    """
-    groups = Partitions(table)
-    check_varying(table, roles, groups, alpha)
-    table, roles = distinct(table, roles, groups)
-    if roles.levels[roles.model] == 1:
-        return roles, _sources(_fit_of_models(roles, table), None)
-    fit = _fitted(roles.planning, table, roles)
-    return roles, _sources(fit, plan_of(fit, roles, table, {}))
-
-
-def _sources(fit: VarianceComponentsResults, plan: DStudy | None) -> pd.DataFrame:
-    """Return components, and their shares in the error of a difference where it is planned."""
-    import pandas as pd
-
-    found = fit.vcomp.drop(_HALF, errors="ignore")
-    shares = np.full(len(found), np.nan)
-    if plan is not None:
-        parts = plan.projected("rel_err_var").a[0] * np.maximum(plan.components.values, 0.0)
-        shares = parts / parts.sum() if parts.any() else parts
-    index = pd.Index(found.index, name="component")
-    return pd.DataFrame({"variance": found.to_numpy(), "share": shares}, index=index)
-
-
-def _compared(
-    fit: VarianceComponentsResults,
-    roles: Roles,
-    only: object,
-    weights: Mapping[Any, float],
-    test: Literal["t", "tukey", "max-t"],
-    alpha: float,
-) -> tuple[pd.DataFrame, PairwiseComparisons | None, tuple[Any, ...]]:
-    """Return the means of models with their errors, their pairs, and models without a mean."""
-    at = {FIXED[0]: weights} if weights else None
-    several = roles.levels[roles.model] > 1
-    means = fit.marginal_means(
-        [roles.model] if several else [], at=at, test=test, alpha=alpha, ddf=_DDF
-    )
-    table, pairs = means.table[_SCORE], means.comparisons.get(())
-    if not several:
-        table = table.set_axis([only]).rename_axis(roles.model)
-    lacking = tuple(table.index[table["mean"].isna()])
-    if lacking and pairs is None:
-        raise DataError(of_lacking(roles, lacking), column=roles.model)
-    return table, pairs, lacking
-
-
-def _fit_of_models(roles: Roles, table: pd.DataFrame) -> VarianceComponentsResults:
-    """Return the fit in which models are fixed."""
-    if roles.terms:
-        return _fitted(roles.formula, table, roles)
-    return _least_squares(roles.formula, table)
-
-
-def _fitted(formula: str, table: pd.DataFrame, roles: Roles) -> VarianceComponentsResults:
-    """Return the fit, of many repeated scores from their sums in cells."""
-    stream = True if roles.repetition and len(table) >= _SUMMED else None
-    return VarianceComponentsModel.from_formula(formula, table, stream=stream).fit()
-
-
-def _least_squares(formula: str, table: pd.DataFrame) -> VarianceComponentsResults:
-    """Return the fit without random terms, where each item has one score."""
-    # A model needs a random term: of this one, held at zero, nothing depends.
-    half = {_HALF: np.arange(len(table)) % 2}
-    made = VarianceComponentsModel.from_formula(f"{formula} + (1|{_HALF})", table.assign(**half))
-    return made.fit(hold={_HALF: 0.0})

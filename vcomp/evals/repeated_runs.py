@@ -12,8 +12,8 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
-from vcomp.evals.eval_study import noise
 from vcomp.evals.item_sampling import mean_of_items, share_limits
+from vcomp.evals.model_fits import noise
 from vcomp.evals.roles import FIXED, Roles, check_column, roles_of
 from vcomp.evals.score_rows import ScoresOfEval, column_names, opened, sampled_levels, scored_rows
 from vcomp.exceptions import (

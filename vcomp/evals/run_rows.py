@@ -159,7 +159,7 @@ def _levels(numbers: IntArray, known: Mapping[Any, int]) -> pd.Categorical:
     """Return levels that are text from numbers; None is missing, 1 and "1" are one level."""
     import pandas as pd
 
-    texts: dict[str, int] = {}
+    texts: dict[Any, int] = {}
     places = [
         -1 if v is None or v != v else texts.setdefault(as_text(v), len(texts)) for v in known
     ]
