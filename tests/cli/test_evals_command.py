@@ -235,3 +235,32 @@ def test_the_module_is_the_command():
         [sys.executable, "-m", "vcomp", "--version"], capture_output=True, text=True, check=True
     )
     assert vcomp.__version__ in done.stdout
+
+
+def test_tables_of_a_study(table):
+    made = vcomp.evals.study(pd.read_csv(table), system="sys", sampled=["topic"])
+    pairs = ended(table, "--table", "comparisons", "--format", "csv").output
+    found = pd.read_csv(StringIO(pairs))
+    np.testing.assert_allclose(
+        found["p_adjusted"], made.comparisons.table["p_adjusted"], rtol=1e-9
+    )
+    noise = ended(table, "--table", "sources", "--format", "csv").output
+    assert pd.read_csv(StringIO(noise))["variance"].tolist() == pytest.approx(
+        made.sources["variance"].tolist(), rel=1e-9
+    )
+
+
+def test_a_baseline_that_does_not_exist_prints_no_page(table):
+    found = ended(table, "--fail-if-worse", "overlaps")
+    assert found.output == ""
+    assert "there is no model 'overlaps' to compare with (did you mean" in str(found.exception)
+
+
+def test_levels_with_commas(table):
+    known = pd.read_csv(table)["sys"].unique()[:2].tolist()
+    both = ended(table, "--where", f"sys={known[0]},{known[1]}", "--format", "csv").output
+    apart = ended(
+        table, "--where", f"sys={known[0]}", "--where", f"sys={known[1]}", "--format", "csv"
+    )
+    assert both == apart.output
+    assert len(pd.read_csv(StringIO(both))) == 2

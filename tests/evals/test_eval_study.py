@@ -401,6 +401,11 @@ def test_logs_are_read_and_compared():
         (lambda: scores(), {"prices": {"item": -1}}, "the price per item must be a number from 0"),
         (lambda: scores(), {"budget": 10}, "a budget needs prices, such as prices="),
         (lambda: scores(), {"prices": {"item": 1}, "budget": "a"}, "the budget is a number above"),
+        (
+            lambda: scores(),
+            {"margin": 2},
+            "margin=2 is not less than the largest difference of scores, which are from 0 to 1",
+        ),
         (lambda: scores(), {"margin": 0.0}, "margin must be a difference above 0, not 0.0"),
         (lambda: scores(models=1), {"margin": 0.1}, "a margin is of differences, and 'm0' is"),
         (lambda: scores(), {"model_prices": {"m0": 1.0}}, "prices of models need a margin"),
@@ -471,6 +476,26 @@ def test_levels_of_logs_are_given_by_columns(tmp_path):
         for function in (vcomp.evals.study, vcomp.evals.judges, vcomp.evals.repetitions):
             with pytest.raises(vcomp.PlanError, match="where is a mapping such as"):
                 function(logs, where="m0")
+
+
+def test_models_that_lack_samples_are_named():
+    data = scores(models=3, tasks=2, items=30)
+    said = "Of 60 items these lack scores: m1 50. If a model lacks those where it would be wrong"
+    kept = data[(data["model"] != "m1") | (data["item"] % 1000 < 5)]
+    found = vcomp.evals.study(kept)
+    assert found.left_out[0].startswith(said)
+    assert said in printed_words(found)
+    assert vcomp.evals.study(data).left_out == ()
+    crossed = scores(models=3, items=20, prompts=3, missing=0.2)
+    every = len(crossed[["item", "prompt"]].drop_duplicates())
+    n = every - crossed.groupby("model").size()
+    ordered = n.sort_values(ascending=False, kind="stable")
+    listed = ", ".join(f"{name} {k}" for name, k in ordered.items())
+    words = f"Of {every} combinations of item and prompt these lack scores: {listed}."
+    assert vcomp.evals.study(crossed).left_out[0].startswith(words)
+    other = data[data["model"] != "m2"]
+    other = other.assign(item=other["model"] + other["item"].astype(str))
+    assert vcomp.evals.study(other).left_out == ()
 
 
 def test_samples_without_a_score_are_counted(tmp_path):

@@ -174,6 +174,64 @@ def test_tasks_without_samples_are_named(tmp_path):
     assert "no samples of gsm8k" in vcomp.evals.read(tmp_path).notes[0]
 
 
+def with_results(folder, **more):
+    """Add to the results of a run."""
+    path = folder / f"results_{DATE}.json"
+    content = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps(content | more), "utf-8")
+
+
+def test_samples_that_only_the_results_have_are_counted(tmp_path):
+    for model, n, by in (("whole", 12, 3), ("half", 5, 2)):
+        lines = [{"doc_id": k, "em": float(k % by == 0)} for k in range(n)]
+        write(tmp_path / model, lines, model=model)
+        with_results(tmp_path / model, **{"n-samples": {"t": {"original": 40, "effective": 12}}})
+    logs = vcomp.evals.read(tmp_path)
+    assert logs.report.set_index("model")["missing"].to_dict() == {"half": 7, "whole": 0}
+    assert "The results count 12 samples of t, and the log of half has 5." in " ".join(logs.notes)
+    found = vcomp.evals.study(logs)
+    said = " ".join(found.left_out)
+    assert "Results count samples that the logs do not have: half 7." in said
+    assert "Of 12 items these lack scores: half 7." in said
+
+
+def test_results_that_contradict_the_samples_are_named(tmp_path):
+    write(tmp_path, [{"doc_id": k, "em": float(k < 3)} for k in range(4)])
+    with_results(tmp_path, results={"t": {"em,none": 0.75}})
+    assert vcomp.evals.read(tmp_path).notes == ()
+    with_results(tmp_path, results={"t": {"em,none": 0.5}})
+    said = "The results have em = 0.5, and the mean of the samples is 0.75."
+    assert said in vcomp.evals.read(tmp_path).notes[0]
+
+
+def test_logs_that_name_no_prompt_are_of_one(tmp_path):
+    rng = np.random.default_rng(2)
+    for model in ("m", "n"):
+        lines = [{"doc_id": k, "em": float(rng.random() < 0.5)} for k in range(30)]
+        write(tmp_path / model, lines, model=model)
+    found = vcomp.evals.study(tmp_path, prices={"prompt": 3.0})
+    (prompt,) = (one for one in found.unknown if one.facet == "prompt")
+    assert prompt.why.startswith("The logs name no prompt: how much scores change with another")
+    assert prompt.cost == pytest.approx(3.0 * prompt.levels, rel=1e-12)
+    # Of a table its columns are all that is known.
+    table = vcomp.evals.read(tmp_path).table
+    assert "prompt" not in [one.facet for one in vcomp.evals.study(table).unknown]
+
+
+def test_results_alone_have_no_samples(tmp_path):
+    write(tmp_path, [{}])
+    with pytest.raises(vcomp.DataError, match="these files have no samples; give the folder"):
+        vcomp.evals.read(tmp_path / f"results_{DATE}.json")
+
+
+def test_metadata_that_are_no_column_are_named(tmp_path):
+    write(tmp_path, [{"doc_id": k} for k in range(3)])
+    with pytest.warns(vcomp.VcompWarning, match="no sample has metadata 'nosuch'"):
+        vcomp.evals.read(tmp_path, metadata=["nosuch"])
+    constant = vcomp.evals.read(tmp_path, metadata=["passage"])
+    assert constant.notes[-1] == "metadata 'passage' is 'p' in all samples, and no column."
+
+
 # Damage ----------------------------------------------------------------------------------------
 
 

@@ -379,6 +379,7 @@ def places(value, path=()):
             yield from places(value[key], (*path, key))
 
 
+@pytest.mark.filterwarnings("ignore:no sample has metadata")
 @pytest.mark.parametrize("name", CONTENTS)
 def test_wrong_values_are_errors_or_named(tmp_path, name):
     """Any value of any log may be another one, by turns."""

@@ -156,11 +156,15 @@ def _by_name(_: Any, __: Any, texts: Sequence[str]) -> dict[str, float] | None:
 
 def _levels_by_name(_: Any, __: Any, texts: Sequence[str]) -> dict[str, list[str]] | None:
     found: dict[str, list[str]] = {}
+    last = ""
     for text in names_given(_, __, texts) or ():
-        name, _, level = text.partition("=")
+        name, equals, level = text.partition("=")
+        # In model=a,b another level follows.
+        name, level = (name, level) if equals or not last else (last, text)
         if not (name and level):
             raise PlanError(f"{text!r} has no level; write NAME=LEVEL such as filter=none")
         found.setdefault(name, []).append(level)
+        last = name
     return found or None
 
 

@@ -22,6 +22,19 @@ _OF_CARD = [
 """Tables of a judge card."""
 
 
+_WHERE = (
+    "Levels of a column whose rows are compared, the others being left out: filter=strict-match, "
+    "or several, model=a,b."
+)
+
+_COLUMNS = (
+    "Other names or roles of columns, as of evals-read: prompt=task of tasks that are forms of "
+    "the same items."
+)
+
+_OF_STUDY = ["table", "comparisons", "by_task", "sources"]
+"""Tables of a study."""
+
 _READING = options_of(
     "vcomp.evals:read",
     name="reading",
@@ -60,6 +73,8 @@ def _pairs(names: str, text: str, metavar: str, what: str = "", form: str = "") 
     options_of(
         "vcomp.evals:study",
         left_out="scores",
+        columns=_COLUMNS,
+        where=_WHERE,
         task_weights=_pairs(
             "--task-weights",
             "Weights of tasks in the scores; or items, their numbers of items.  [default: equal]",
@@ -94,6 +109,12 @@ def _pairs(names: str, text: str, metavar: str, what: str = "", form: str = "") 
         "Store scores and uncertainty as Every Eval Ever does, a file a model.",
         metavar="FOLDER",
     ),
+    option(
+        "--table",
+        "Table that CSV and JSON have: of models, of pairs, of models in tasks, or of noise.",
+        type=click.Choice(_OF_STUDY),
+        default="table",
+    ),
     SHOWN,
 )
 def evals(
@@ -103,16 +124,18 @@ def evals(
     baseline: str | None,
     json_file: str | None,
     folder: str | None,
+    table: str,
     shown: Shown,
 ) -> None:
     """Compare the models of LOGS, with the effects of all sampled facets in the error.
 
     LOGS are files, folders and patterns of logs of evaluations, or tables with a row for each
-    score; - is standard input. CSV and JSON have a row for each model.
+    score; - is standard input. CSV and JSON have a row for each model, or another table.
 
     Examples
     --------
     vcomp evals logs/ --metric acc --plot ranks.png
+    vcomp evals logs/ --metric acc --table comparisons --format csv
     vcomp evals scores.csv --fixed prompt
     vcomp evals logs/ --columns prompt=task
     vcomp evals logs/ --metric exact_match --where filter=strict-match --unreadable skip
@@ -123,13 +146,14 @@ def evals(
     vcomp evals logs/ --metric acc --every-eval-ever aggregates/
     """
     found = vcomp.evals.study(_read(logs, how, reading), **how)
+    worse = () if baseline is None else found.worse_than(baseline)
     if json_file is not None:
         output.write(found.to_json(), json_file)
     if folder is not None:
         found.to_every_eval_ever(folder)
     if json_file != "-":
-        shown.result(found, found.table.reset_index())
-    worse = () if baseline is None else found.worse_than(baseline)
+        frame = found.comparisons.table if table == "comparisons" else getattr(found, table)
+        shown.result(found, frame if frame.index.name is None else frame.reset_index())
     if worse:
         click.echo(f"vcomp: worse than {baseline}: {', '.join(map(str, worse))}", err=True)
         click.get_current_context().exit(1)

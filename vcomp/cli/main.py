@@ -14,11 +14,12 @@ from typing import Any, NoReturn
 import click
 
 from vcomp import __version__
-from vcomp.exceptions import VcompError, VcompWarning, guarded
+from vcomp.exceptions import VcompError, VcompWarning, did_you_mean, guarded
 from vcomp.markup import in_letters
 
 _ARGUMENT = re.compile(
-    r"\b(\w+)=('[^']*'(?:(?:, '[^']*')* or '[^']*')?|\"[^\"]*\"|\{[^}]*\}|\[[^\]]*\]|[\w.…]*)"
+    r"(?<!-)\b(\w+)="
+    r"('[^']*'(?:(?:, '[^']*')* or '[^']*')?|\"[^\"]*\"|\{[^}]*\}|\[[^\]]*\]|[\w.…]*)"
 )
 """An argument of a function in a message: ``method='reml' or 'ml'``, ``hold={'a': 1}``, a list."""
 
@@ -120,6 +121,14 @@ class _Commands(click.Group):
             return None
         module = import_module(f"vcomp.cli.{_COMMANDS[cmd_name][0]}_commands")
         return getattr(module, cmd_name.replace("-", "_"))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command of the arguments, or name the one that was meant."""
+        if args[0] not in _COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"there is no command {args[0]!r}{did_you_mean(args[0], _COMMANDS)}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands with their descriptions."""

@@ -38,15 +38,18 @@ from vcomp.evals.roles import (
 )
 from vcomp.evals.score_rows import (
     ScoresOfEval,
+    check_margin_of,
     check_varying,
     column_names,
     distinct,
+    lacking_scores,
     left_out,
     opened,
     sampled_levels,
     scored_rows,
+    with_unnamed_prompt,
 )
-from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, guarded
+from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, did_you_mean, guarded
 from vcomp.gtheory import DStudy
 from vcomp.inference.pairwise import PairwiseComparisons
 from vcomp.model import VarianceComponentsResults
@@ -79,7 +82,7 @@ class EvalStudy(display.Printed):
     budget : for the whole of the data, or None
     task_shares : weights of tasks in the scores, with a sum of 1; empty if they are equal
     not_compared : models that lack scores of some tasks, or other fixed facets
-    left_out : sentences on samples of the logs that have no score
+    left_out : sentences on samples that have no score, or that models lack
     margin : the smallest difference that matters, or None
     model_prices : of each model, by its name as text, or None
     """
@@ -237,7 +240,8 @@ class EvalStudy(display.Printed):
             )
         if str(baseline) not in (*names, *lacking):
             raise PlanError(
-                f"there is no {self.roles.model} {baseline!r} to compare with; there are "
+                f"there is no {self.roles.model} {baseline!r} to compare with"
+                f"{did_you_mean(baseline, [*names, *lacking])}; there are "
                 f"{', '.join(map(repr, names))}",
                 level=baseline,
                 column=self.roles.model,
@@ -553,6 +557,9 @@ def study(
     of_models = read_model_prices(model_prices, margin, list(table[system].unique()))
     check_varying(table, roles, groups, alpha)
     table, roles = distinct(table, roles, groups)
+    check_margin_of(margin, table[score])
+    roles = with_unnamed_prompt(roles, scores, table)
+    without = (*without, *lacking_scores(table, roles, groups, scores))
     weights = task_shares(task_weights, roles, table)
     del groups  # numbers of all rows
     fit = fit_of_models(roles, table)

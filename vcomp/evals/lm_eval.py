@@ -5,16 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vcomp import display
 from vcomp.evals.log_files import Damage, LogFile, UnreadableError
 from vcomp.evals.run_rows import NO_ROWS, Run, SampleRows, Wanted, number_or_problem
+from vcomp.exceptions import is_real
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NAME = "lm_eval"
 
 _SAMPLES = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.jsonl")
 _DATE = re.compile(r"_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.json")
+
+_CLOSE = 1e-6
+"""Differences of means, as a share, that rounding explains."""
 
 _FIELDS = {
     "doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics",
@@ -69,13 +76,24 @@ def _read_samples(file: LogFile, damage: Damage, metadata: tuple[str, ...]) -> R
     }
     samples = _SampleLines(SampleRows((*_SampleLines.NAMES, *metadata), constant), metadata)
     file.objects(damage, samples.add)
+    rows, n = samples.rows.frame(), len(samples.seen)
+    counted = _dict(_dict(results.get("n-samples")).get(task)).get("effective")
+    missing = counted - n if isinstance(counted, int) and counted > n else 0
+    if missing:
+        notes.append(
+            f"The results count {display.counted(counted, 'sample')} of {task}, and the log of "
+            f"{model} has {display.count(n)}."
+        )
+    else:
+        notes += _other_means(rows, _dict(_dict(results.get("results")).get(task)))
     return Run(
         file.name,
         NAME,
-        samples.rows.frame(),
+        rows,
         identity=f"{model} {task} {date}" if date else file.name,
         order=date,
-        samples=len(samples.seen),
+        samples=n,
+        missing=missing,
         unreadable=damage.named,
         notes=[*notes, *samples.notes()],
     )
@@ -131,6 +149,20 @@ class _SampleLines:
             yield (
                 f"Documents have {self._repeats} responses and one score: the responses are not "
                 "scored one by one, so that there are no epochs."
+            )
+
+
+def _other_means(rows: pd.DataFrame, results: Mapping[str, Any]) -> Iterator[str]:
+    """Yield sentences on means of complete samples that the results of the run contradict."""
+    if not {"metric", "filter", "score"} <= set(rows) or rows["score"].isna().any():
+        return
+    by = rows.groupby(["metric", "filter"], observed=True)["score"]
+    for (metric, how), mean in by.mean().items():
+        value = results.get(f"{metric},{how}")
+        if is_real(value) and abs(value - mean) > _CLOSE * max(1.0, abs(mean)):
+            yield (
+                f"The results have {metric} = {display.number(value)}, and the mean of the "
+                f"samples is {display.number(float(mean))}."
             )
 
 

@@ -25,7 +25,7 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from vcomp.exceptions import DataError, VcompError
+from vcomp.exceptions import DataError, VcompError, did_you_mean
 
 _STORED, _DEFLATED, _ZSTD = 0, 8, 93
 
@@ -522,7 +522,8 @@ def _below(given: Any) -> list[LogFile]:
         if found:
             return [LogFile(file, str(file), is_given=False) for file in found]
         raise DataError(f"no file matches the pattern {text!r}")
-    raise DataError(f"there is no file or folder {text!r}")
+    beside = [str(Path(text).with_name(p.name)) for p in path.parent.glob("*") if path.name]
+    raise DataError(f"there is no file or folder {text!r}{did_you_mean(text, beside)}")
 
 
 def _inside(folder: Path) -> list[Path]:

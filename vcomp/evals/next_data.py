@@ -766,7 +766,8 @@ def _of_single(study: EvalStudy, facet: str) -> Unknown:
     roles = study.roles
     items = max(roles.sampled, key=lambda f: roles.levels[f])
     many = roles.levels[items]
-    why = f"There is one {facet}: how much scores change with another {facet} cannot be known."
+    start = f"There is one {facet}" if facet in study.data else f"The logs name no {facet}"
+    why = f"{start}: how much scores change with another {facet} cannot be known."
     same = f"a second {facet} for the same {display.levels_of(items)}"
     how = f"The cheapest data that show it are {same}."
     plain = Unknown(facet, 1, items, many, many * roles.levels[roles.model], math.nan, why, how)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -29,12 +29,12 @@ from vcomp.evals import (
 )
 from vcomp.evals.log_files import Damage, LogFile, found_logs
 from vcomp.evals.run_rows import COLUMNS, NO_ROWS, Run, Wanted, joined, named_within, renamed
-from vcomp.exceptions import DataError, check_one_of, did_you_mean, guarded, visible
+from vcomp.exceptions import DataError, check_one_of, did_you_mean, guarded, visible, warn
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_TROUBLES = ("unscored", "failed", "unreadable", "duplicates")
+_TROUBLES = ("unscored", "failed", "unreadable", "missing", "duplicates")
 
 _SHOWN = 30
 """Runs, and notes, that are printed."""
@@ -52,8 +52,9 @@ class EvalLogs(display.Printed):
         ``metric`` (those that the logs have), ``score``, and whatever else varies
     unscored : the rows without a score, with the ``problem`` of each; they are not in the table
     report : a row for each run: its ``file`` and ``format``, the numbers of ``samples``,
-        ``failed`` and ``unreadable`` ones, of ``scores`` in the table, ``unscored`` rows, and
-        ``duplicates`` that a later score replaced
+        ``failed`` and ``unreadable`` ones, of ``scores`` in the table, ``unscored`` rows,
+        samples that are ``missing`` though results count them, and ``duplicates`` that a later
+        score replaced
     notes : sentences on what was not read or is not known, with the names
     names : of columns of plain tables → their names in `table`; either is understood by
         :func:`vcomp.evals.study`, and the name that is given is printed
@@ -396,6 +397,7 @@ def _report(runs: Sequence[Run], rows: pd.DataFrame, n_of: dict[str, Any]) -> pd
             "unscored": n_of.get("unscored", none),
             "failed": [run.failed for run in runs],
             "unreadable": [len(run.unreadable) for run in runs],
+            "missing": [run.missing for run in runs],
             "duplicates": n_of.get("duplicates", none) + [run.duplicates for run in runs],
         }
     )
@@ -527,8 +529,27 @@ def read(
         why = [*logs.notes, display.listed(problems)] if problems else [*logs.notes]
         if any("not a number" in problem for problem in problems):
             why.append("(scores are numbers, or true and false)")
+        if runs and not why:
+            why.append("these files have no samples; give the folder, or the files of the samples")
         raise DataError("there are no scores in the logs: " + (" ".join(why) or "they are empty"))
-    return logs
+    on_metadata = _on_metadata([n for n in wanted.metadata if n not in logs.table], runs)
+    return replace(logs, notes=(*logs.notes, *on_metadata))
+
+
+def _on_metadata(names: Sequence[str], runs: Sequence[Run]) -> list[str]:
+    """Return notes on keys of metadata that are no columns as they do not vary.
+
+    Warns of keys that no sample has.
+    """
+    notes = []
+    for name in names:
+        rows = [run.rows[name] for run in runs if name in run.rows]
+        levels = list(dict.fromkeys(str(v) for own in rows for v in own.dropna().unique()))
+        if levels:
+            notes.append(f"metadata {name!r} is {levels[0]!r} in all samples, and no column.")
+        else:
+            warn(f"no sample has metadata {name!r}")
+    return notes
 
 
 def _wanted(metadata: Iterable[str], columns: Mapping[str, str] | None) -> Wanted:

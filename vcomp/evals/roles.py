@@ -48,6 +48,11 @@ class Partitions:
         self._n_groups: dict[frozenset[Any], int] = {}
         self._levels: dict[frozenset[Any], dict[Any, Any]] = {}
 
+    @property
+    def n_rows(self) -> int:
+        """Rows of the table."""
+        return len(self._table)
+
     def n_groups(self, names: Sequence[Any]) -> int:
         """Return the number of combinations of levels that occur."""
         wanted = frozenset(names)

@@ -54,6 +54,7 @@ class Run:
     order : runs of an identity are sorted by it; scores of later ones count
     samples, failed : numbers of samples, and of those that ended with an error
     duplicates : samples that were written again in the same file, and are not in the rows
+    missing : samples that the results of the run count, and its log does not have
     unreadable : places of samples that cannot be read, with the reason
     notes : sentences on what was not read, or is not known
     names : name of a column in the file → our name
@@ -67,6 +68,7 @@ class Run:
     samples: int = 0
     failed: int = 0
     duplicates: int = 0
+    missing: int = 0
     unreadable: Sequence[str] = ()
     notes: Sequence[str] = ()
     names: Mapping[str, str] = field(default_factory=dict)

@@ -145,10 +145,83 @@ def left_out(
             f"{display.count(len(rows))} {are} no score: {display.shortened(parts, _SHOWN)}. If a "
             "model is more often without a score where it would be wrong, its score is too high."
         )
+    missing = scores.report[scores.report["missing"] > 0]
+    if len(missing):
+        counts = missing.groupby("model")["missing"].sum()
+        parts = [f"{name} {display.count(n)}" for name, n in counts.items()]
+        listed = display.shortened(parts, _SHOWN)
+        said.append(f"Results count samples that the logs do not have: {listed}.")
     unreadable = int(scores.report["unreadable"].sum())
     if unreadable:
         said.append(f"{display.counted(unreadable, 'sample')} cannot be read.")
     return tuple(said)
+
+
+def lacking_scores(
+    table: pd.DataFrame, roles: Roles, groups: Partitions, scores: Any
+) -> tuple[str, ...]:
+    """Return the sentence on models that lack items, or other samples, which others have.
+
+    Parameters
+    ----------
+    table : a row for each score
+    roles : of its columns
+    groups : of the table
+    scores : logs, whose rows without a score are said already, or a table
+    """
+    over, n_models = [c for c in roles.cell if c != roles.model], roles.levels[roles.model]
+    groups = Partitions(table) if len(table) != groups.n_rows else groups
+    all_of, n_cells = groups.n_groups(over), groups.n_groups([roles.model, *over])
+    if n_cells in (all_of, n_models * all_of):
+        return ()
+    own = table[[roles.model, *over]].drop_duplicates()[roles.model].value_counts()
+    if isinstance(scores, EvalLogs) and roles.model in scores.unscored:
+        rows = scores.unscored
+        if "metric" in rows and "metric" in table:
+            rows = rows[rows["metric"].isna() | rows["metric"].isin(table["metric"].unique())]
+        counts = rows[roles.model].astype(object).value_counts()
+        own = own + counts.reindex(own.index).fillna(0)
+    lacks = (all_of - own).astype(int).sort_values(ascending=False, kind="stable")
+    parts = [f"{name} {display.count(n)}" for name, n in lacks.items() if n > 0]
+    if not parts:
+        return ()
+    of_items = next((f for f in roles.sampled if roles.levels[f] == all_of), "")
+    what = display.levels_of(of_items) if of_items else f"combinations of {display.listed(over)}"
+    listed = display.shortened(parts, _SHOWN)
+    why = f"If a {roles.model} lacks those where it would be wrong, its score is too high."
+    return (f"Of {display.count(all_of)} {what} these lack scores: {listed}. {why}",)
+
+
+def with_unnamed_prompt(roles: Roles, scores: Any, table: pd.DataFrame) -> Roles:
+    """Return roles with one prompt, of logs that name none.
+
+    Parameters
+    ----------
+    roles : of the columns
+    scores : logs, or a table, whose columns are all that is known
+    table : of the scores
+    """
+    prompt = SAMPLED[1]
+    is_log = isinstance(scores, EvalLogs) and (scores.report["format"] != "table").all()
+    if not is_log or prompt in roles.levels or prompt in table:
+        return roles
+    return replace(roles, single=(*roles.single, prompt), levels={**roles.levels, prompt: 1})
+
+
+def check_margin_of(margin: float | None, values: pd.Series) -> None:
+    """Refuse a margin that no difference of scores exceeds.
+
+    Parameters
+    ----------
+    margin : of differences, or None
+    values : scores
+    """
+    low, high = float(values.min()), float(values.max())
+    if margin is not None and margin >= high - low:
+        raise PlanError(
+            f"margin={margin!r} is not less than the largest difference of scores, which are from "
+            f"{display.number(low)} to {display.number(high)}: any model is within it"
+        )
 
 
 def column_names(option: str, given: Any) -> list[str]:
