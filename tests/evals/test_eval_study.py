@@ -383,6 +383,7 @@ def test_logs_are_read_and_compared():
         ),
         (lambda: scores(), {"system": "mdel"}, r"no column 'mdel' \(did you mean 'model'"),
         (lambda: scores(), {"sampled": ["model"]}, "column 'model' has two roles"),
+        (lambda: scores(epochs=2), {"sampled": ["epoch"]}, "'epoch' numbers repetitions, whose"),
         (lambda: scores(), {"sampled": 3}, "sampled is a list of columns, not 3"),
         (lambda: scores(), {"metric": "acc"}, "there is no column 'metric' to choose from"),
         (lambda: scores().assign(metric="f1"), {"metric": "acc"}, "no metric 'acc'; there are"),
@@ -1375,3 +1376,14 @@ def test_words_for_scores_are_given_numbers(words):
     numbers = {words[0]: 1.0, words[1]: 0.0, "P": 0.5}
     found = vcomp.evals.study(text.assign(score=text["score"].map(numbers)))
     assert len(found.table) == 3
+
+
+def test_small_probabilities_are_not_printed_as_zero():
+    data = scores(models=3, items=200)
+    data["score"] += 5.0 * (data["model"] == "m2")
+    found = vcomp.evals.study(data)
+    best = found.table["p_best"]
+    assert best.iloc[1:].max() < 0.0005
+    said = printed_words(found)
+    assert said.count("below 0.1 %") == 2
+    assert "above 99.9 %" in said

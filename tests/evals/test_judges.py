@@ -758,6 +758,7 @@ def test_grades_are_no_categories():
         (lambda d: d, {"human": "gold"}, "neither a column nor a judge nor a metric 'gold'"),
         (lambda d: d.rename(columns={"judge": "grader"}), {}, "there is no column 'judge'"),
         (lambda d: d, {"families": "vendor"}, "there is no column 'vendor'; a mapping such as"),
+        (lambda d: d, {"families": {"nobody": "x"}}, "'nobody', which is neither a model nor a"),
         (lambda d: d, {"families": 3}, "families is a mapping or a column"),
         (lambda d: d.drop(columns="item"), {}, r"needs a column of items.*sampled=\[…\]"),
         (

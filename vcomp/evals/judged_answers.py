@@ -331,6 +331,14 @@ def families_of(
         found = {name: name for name in answers.models}
     elif isinstance(families, Mapping):
         found = dict(families)
+        known = [str(name) for name in (*answers.models, *answers.judges)]
+        for name in found:
+            if str(name) not in known:
+                raise PlanError(
+                    f"a family is given of {name!r}, which is neither a model nor a judge"
+                    f"{did_you_mean(name, known)}; there are {', '.join(map(repr, known))}",
+                    level=name,
+                )
     else:
         raise PlanError(f"families is a mapping or a column, not {families!r}")
     by_name = {str(name): family for name, family in found.items()}

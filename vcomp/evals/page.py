@@ -69,7 +69,7 @@ def printed(study: EvalStudy) -> Any:
         ends = zip(shown["rank_low"], shown["rank_high"], strict=True)
         cells["rank"] = [display.count(r) for r in shown["rank"]]
         cells["ranks"] = [str(a) if a == b else f"{a} to {b}" for a, b in ends]
-        cells["P(best)"] = [display.percent(p) for p in shown["p_best"]]
+        cells["P(best)"] = list(map(_probability, shown["p_best"]))
     stubs = [visible(str(name)) for name in shown.index]
     tables = [display.column_table(cells, title=study.title, stubs=stubs)]
     if 1 < study.roles.levels.get(FIXED[0], 0) <= _MOST_TASKS and study.roles.fixed == FIXED:
@@ -94,6 +94,13 @@ def printed(study: EvalStudy) -> Any:
     said += [study.same_quality, *study.roles.sentences(study.task_shares), *study.left_out]
     said += [*study.contradictions, *study.next_data, *map(str, study.unknown)]
     return display.summary(tables, [visible(sentence) for sentence in said if sentence])
+
+
+def _probability(p: float) -> str:
+    """Return a probability in per cent; none is shown as 0 or 100 % by rounding."""
+    if 0.0 <= p < 0.0005:
+        return "below 0.1 %"
+    return "above 99.9 %" if p > 0.9995 else display.percent(p)
 
 
 def _table_of_tasks(study: EvalStudy, models: Any) -> Any:

@@ -346,6 +346,13 @@ def roles_of(
         If nothing is sampled, or a column that has no role separates scores.
     """
     _check_named(table, model, score, sampled, fixed)
+    if NUMBERED[0] in sampled:
+        raise PlanError(
+            f"{NUMBERED[0]!r} numbers repetitions, whose numbers have nothing in common: leave it "
+            "out of sampled, and repetitions are in the errors; if it is something else, give its "
+            "column another name",
+            column=NUMBERED[0],
+        )
     groups = groups or Partitions(table)
     present = [c for c in (*SAMPLED, *FIXED, *NUMBERED) if c in table and c not in (model, score)]
     by_default = [c for c in present if c not in sampled and c not in fixed]
