@@ -13,6 +13,7 @@ from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa
 
 import vcomp
 from tests.helpers.printed_tables import printed_words
+from vcomp import display
 from vcomp.evals.item_sampling import effective_number, errors_of_judges, powered_mean
 from vcomp.evals.rater_agreement import shifts
 
@@ -950,3 +951,27 @@ def test_scorers_of_a_log_that_are_judges():
     with pytest.raises(vcomp.DataError, match="name one") as error:
         vcomp.evals.study(data.assign(judge="j"))
     assert "judges of" not in str(error.value)
+
+
+def test_the_model_that_a_judge_favours_most_is_named():
+    rng = np.random.default_rng(12)
+    model, item, judge = (a.ravel() for a in np.indices((3, 60, 3)))
+    quality = rng.normal(size=(3, 60))[model, item]
+    noise = 0.3 * rng.normal(size=model.size)
+    names = {"model": np.array(["a", "b", "c"])[model], "judge": np.array(["x", "y", "z"])[judge]}
+    plain = pd.DataFrame({**names, "item": item, "score": quality + noise})
+    said = printed_words(vcomp.evals.judges(plain))
+    assert "No judge is shown to be biased for or against a model. The clearest: " in said
+    liked = plain.assign(score=plain["score"] + 0.9 * ((model == 1) & (judge == 2)))
+    card = vcomp.evals.judges(liked)
+    # A bonus of 0.9 in one of 3 × 3 cells is 0.9 (1 − 1/3)² less the means of both.
+    means = liked.groupby(["judge", "model"])["score"].mean().unstack()
+    values = means.to_numpy()
+    own = means - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
+    said = printed_words(card)
+    estimate = display.number(own.loc["z", "b"], 3)
+    assert f"z rates b {estimate} higher than its bias explains (95 % interval" in said
+    assert "The attribute by_model has all." in said
+    assert "For grades in order read the ordinal coefficients" in said
+    two = plain.assign(score=(plain["score"] > 0).astype(float))
+    assert "For grades in order" not in printed_words(vcomp.evals.judges(two))

@@ -33,6 +33,10 @@ def page(card: Any) -> Any:
     return display.summary(tables, [visible(note) for note in notes])
 
 
+_TWO = 2
+"""Levels of ratings in which no grade is nearer than another."""
+
+
 def _level(card: Any) -> str:
     return f"{display.level(card.alpha)} interval"
 
@@ -65,6 +69,11 @@ def _agreement(card: Any) -> tuple[Any, list[str]]:
     }
     if not len(known):
         said += _of_one_judge(card)
+    elif not card._answers.first.is_text and len(card._answers.first.levels) > _TWO:
+        said.append(
+            "For grades in order read the ordinal coefficients, for points the interval ones; "
+            "nominal ones take a near grade for as wrong as a far one."
+        )
     title = "Agreement of judges"
     stubs = _stubs(known["coefficient"])
     if len(known):
@@ -93,7 +102,7 @@ def _bias(card: Any) -> tuple[Any, list[str]]:
     if shown["bias"].notna().any():
         cells["bias"] = display.fixed(shown["bias"])
         cells[_level(card)] = display.short_intervals(shown["low"], shown["high"])
-        said.append(_verdict(card))
+        said += [_verdict(card), *_of_models(card)]
     if shown["repeated"].any():
         cells["repeated"] = [display.count(n) for n in shown["repeated"]]
         if shown["self_variance"].notna().any():
@@ -110,6 +119,28 @@ def _bias(card: Any) -> tuple[Any, list[str]]:
         )
     title = "Judges, and their bias against each other on the same answers"
     return display.column_table(cells, title=title, stubs=_stubs(shown.index)), said
+
+
+def _of_models(card: Any) -> list[str]:
+    """Return the sentence on the model that a judge favours or disfavours most."""
+    table = card.by_model
+    table = table[table["estimate"].notna() & (table["std_error"] > 0.0)]
+    if table.empty:
+        return []
+    clear = (table["low"] > 0.0) | (table["high"] < 0.0)
+    most = table.loc[(table["estimate"] / table["std_error"]).abs().idxmax()]
+    ends = display.short_intervals([most["low"]], [most["high"]])[0]
+    size = display.number(abs(most["estimate"]), 3)
+    word = "higher" if most["estimate"] > 0.0 else "lower"
+    of_most = (
+        f"{most[card.names.judge]} rates {most[card.names.model]} {size} {word} than its bias "
+        f"explains ({_level(card)} {ends})"
+    )
+    n = int(clear.sum())
+    if n == 0:
+        return [f"No judge is shown to be biased for or against a model. The clearest: {of_most}."]
+    counted = f"; so are {display.count(n)} judge–model pairs in all" if n > 1 else ""
+    return [f"{of_most}, which is significant{counted}. The attribute by_model has all."]
 
 
 def _verdict(card: Any) -> str:
