@@ -10,11 +10,10 @@ workers of a thread each. Seconds are of all threads, and a run of numba's cache
 from __future__ import annotations
 
 import argparse
-import gc
-import resource
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import vcomp
-from benchmarks.measure import in_fresh_process
+from benchmarks.measure import Measured, Timing, in_fresh_process, keep, measured, on_dask
 
 _FORMULA = "score ~ C(model) + (1|item) + (1|model:item)"
 
@@ -33,7 +32,7 @@ _ROW_GROUPS = 10
 
 STORED = Path(__file__).with_name("eval_scale.csv")
 
-_KEY = ["part", "models", "items", "runs", "missing"]
+KEY = ["part", "models", "items", "runs", "missing"]
 
 _PARTS = {
     "study": "study of",
@@ -65,73 +64,47 @@ def write(path: Path, models: int, items: int, runs: int, missing: float) -> int
     return n
 
 
-def timed(part: str, path: Path) -> tuple[list[float], float, float, str]:
-    """Return processor seconds of several runs, elapsed ones of the last, GiB, and the result."""
-    work, seconds = _WORK[part](path), []
-    for _ in range(2 if part == "study" else 1):
-        start, begun = _seconds(), time.perf_counter()
-        shown = work()
-        seconds.append(_seconds() - start)
-        elapsed = time.perf_counter() - begun
-        gc.collect()
-    own, others = (
-        resource.getrusage(who).ru_maxrss / 2**20
-        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
-    return seconds, elapsed, max(own, others), shown
+def timed(part: str, path: Path) -> Measured:
+    """Return what a part takes; a study is made twice."""
+    return measured(partial(_WORK[part], path), 2 if part == "study" else 1)
 
 
-def _seconds() -> float:
-    used = [resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
-
-
-def _study(path: Path) -> Callable[[], str]:
+@contextmanager
+def _study(path: Path) -> Iterator[Timing]:
     def work() -> str:
         found = vcomp.evals.study(path)
         assert found.comparisons is not None
         significant = int(found.comparisons.table["significant"].sum())
         return f"{found.ahead[0]} first, {significant:,} pairs"
 
-    return work
+    yield Timing(work)
 
 
-def _robust(path: Path) -> Callable[[], str]:
+@contextmanager
+def _robust(path: Path) -> Iterator[Timing]:
     fit = vcomp.evals.study(path).fit
-    return lambda: f"{len(fit.conf_int(interval='robust'))} intervals"
+    yield Timing(lambda: f"{len(fit.conf_int(interval='robust'))} intervals")
 
 
-def _fit(path: Path) -> Callable[[], str]:
-    return lambda: _components(vcomp.fit(_FORMULA, path, stream=True))
+@contextmanager
+def _fit(path: Path) -> Iterator[Timing]:
+    yield Timing(lambda: _components(vcomp.fit(_FORMULA, path, stream=True)))
 
 
-def _dask(path: Path) -> Callable[[], str]:
-    def work() -> str:
-        import dask.dataframe as dd
-        import distributed
-
-        cluster = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-        with distributed.LocalCluster(**cluster) as of, distributed.Client(of):
-            data = dd.read_parquet(path, split_row_groups=_ROW_GROUPS)
-            return _components(vcomp.fit(_FORMULA, data))
-
-    return work
+@contextmanager
+def _dask(path: Path) -> Iterator[Timing]:
+    with on_dask(path, _ROW_GROUPS, lambda data: _components(vcomp.fit(_FORMULA, data))) as work:
+        yield work
 
 
 def _components(fit: Any) -> str:
     return " ".join(f"{name} {value:.6f}" for name, value in fit.vcomp.items())
 
 
-_WORK: dict[str, Callable[[Path], Callable[[], str]]] = {
+_WORK: dict[str, Callable[[Path], AbstractContextManager[Timing]]] = {
     "study": _study, "robust": _robust, "fit": _fit, "dask": _dask
 }  # fmt: skip
-"""What is done before the clock runs, and returns what is timed."""
-
-
-def keep(line: dict[str, Any], path: Path = STORED) -> None:
-    """Store a line, in place of that of the same part and data."""
-    stored = pd.concat([pd.read_csv(path), pd.DataFrame([line])])
-    stored.drop_duplicates(_KEY, keep="last").to_csv(path, index=False, float_format="%.3g")
+"""What is done before the clock runs, and yields what is timed."""
 
 
 def table() -> str:
@@ -159,16 +132,12 @@ def main() -> None:
         n = write(path, given.models, given.items, given.runs, given.missing)
         for part in given.only.split(","):
             found = in_fresh_process(timed, part, path)
-            if isinstance(found, str):
-                print(f"{part}: {found}", flush=True)
-                continue
-            seconds, elapsed, memory, shown = found
-            each = ", then ".join(f"{s:.1f}" for s in seconds)
-            print(f"{part}: {n:,} scores, {each} s of processor time, {elapsed:.1f} s elapsed, "
-                  f"{memory:.2f} GiB; {shown}", flush=True)  # fmt: skip
-            if given.keep:
+            shown = found if isinstance(found, str) else f"{n:,} scores, {found}"
+            print(f"{part}: {shown}", flush=True)
+            if given.keep and not isinstance(found, str):
                 data = (part, given.models, given.items, given.runs, given.missing)
-                keep(dict(zip(_KEY, data, strict=True), scores=n, seconds=seconds[-1], gib=memory))
+                line = dict(zip(KEY, data, strict=True)) | {"scores": n}
+                keep(line | {"seconds": found.seconds[-1], "gib": found.gib}, STORED, KEY)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,12 @@ The work is a function of a module, so that the process can import it.
 from __future__ import annotations
 
 import ctypes
+import gc
 import multiprocessing
+import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -92,6 +95,97 @@ def used_by(work: Callable[[], Any], repeat: int) -> Used:
         again, cpu_again = _call(work)
         seconds, cpu = min(seconds, again), min(cpu, cpu_again)
     return Used(first, seconds, cpu, peak * 1024)
+
+
+def _here(function: Callable[[], float]) -> list[float]:
+    return [function()]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Work to be timed.
+
+    Attributes
+    ----------
+    work : returns what is printed of its result
+    each : calls a function in every process that takes part, and returns the results
+    """
+
+    work: Callable[[], str]
+    each: Callable[[Callable[[], float]], list[float]] = _here
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What work took.
+
+    Attributes
+    ----------
+    seconds : processor seconds of all threads and processes, of every call
+    elapsed : by the clock, of the last call
+    gib : largest memory of a process
+    shown : of the last result
+    """
+
+    seconds: list[float]
+    elapsed: float
+    gib: float
+    shown: str
+
+    def __str__(self) -> str:
+        each = ", then ".join(f"{s:.1f}" for s in self.seconds)
+        return (
+            f"{each} s of processor time, {self.elapsed:.1f} s elapsed, {self.gib:.2f} GiB; "
+            f"{self.shown}"
+        )
+
+
+def measured(prepared: Callable[[], AbstractContextManager[Timing]], repeat: int) -> Measured:
+    """Return what work takes in this process, and in those that it uses."""
+    with prepared() as timing:
+        seconds, elapsed, shown = [], 0.0, ""
+        for _ in range(repeat):
+            begun, start = sum(timing.each(time.process_time)), time.perf_counter()
+            shown = timing.work()
+            elapsed = time.perf_counter() - start
+            seconds.append(sum(timing.each(time.process_time)) - begun)
+            gc.collect()
+        return Measured(seconds, elapsed, max(timing.each(_peak_gib)), shown)
+
+
+def _peak_gib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+@contextmanager
+def on_dask(path: Path, row_groups: int, work: Callable[[Any], str]) -> Iterator[Timing]:
+    """Yield work on a Parquet file that two workers of a thread each read, to be timed.
+
+    Parameters
+    ----------
+    path : of the file
+    row_groups : in a partition
+    work : function of the data
+    """
+    import dask.dataframe as dd
+    import distributed
+
+    cluster = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**cluster) as of, distributed.Client(of) as client:
+        data = dd.read_parquet(path, split_row_groups=row_groups)
+
+        def each(function: Callable[[], float]) -> list[float]:
+            return [function(), *client.run(function).values()]
+
+        yield Timing(lambda: work(data), each)
+
+
+def keep(line: dict[str, Any], path: Path, key: list[str]) -> None:
+    """Store a line in a file, in place of the one with the same key."""
+    stored = pd.DataFrame([line])
+    if path.exists():
+        stored = pd.concat([pd.read_csv(path), stored])
+    stored.drop_duplicates(key, keep="last").to_csv(path, index=False, float_format="%.3g")
 
 
 def compile_kernels(method: MethodName = "reml", **options: Any) -> None:

@@ -5,11 +5,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmarks import after_fit, eval_scale
+from benchmarks import after_fit, crossed_scale, eval_scale
+from benchmarks.measure import keep
 
 ROOT = Path(__file__).parents[2]
 PAGES = {
     after_fit: ROOT / "docs" / "explanation" / "how-it-scales.md",
+    crossed_scale: ROOT / "benchmarks" / "README.md",
     eval_scale: ROOT / "benchmarks" / "README.md",
 }
 
@@ -30,7 +32,7 @@ def test_a_line_is_stored_in_place_of_that_of_the_same_data(tmp_path):
     path.write_bytes(eval_scale.STORED.read_bytes())
     before = pd.read_csv(path)
     line = before.iloc[0].to_dict() | {"seconds": 1.5}
-    eval_scale.keep(line, path)
+    keep(line, path, eval_scale.KEY)
     after = pd.read_csv(path)
     assert len(after) == len(before)
     assert after.loc[after["part"].eq("study") & after["missing"].eq(0.0), "seconds"].item() == 1.5

@@ -16,7 +16,7 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design.grid import Grid, number_combinations
 from vcomp.design.structure import ConnectedPart, Structure
 from vcomp.formula import REPLICATE, BrennanDesign, Formula, closure
-from vcomp.numerics.kernels import ONCE, count_levels, pair_counts
+from vcomp.numerics.kernels import ONCE, connected_sets, count_levels, pair_counts
 
 PairTable: TypeAlias = tuple[LongArray, IntArray, FloatArray]
 """Compressed sparse rows: how often each pair occurs."""
@@ -59,7 +59,7 @@ class Incidence:
         if a in self.axes or b in self.axes:
             return np.full(self.size(a), float(self.size(b)))
         if (b, a) in self.pairs:
-            return np.bincount(self.pairs[b, a][1], minlength=self.size(a)).astype(float)
+            return count_levels(self.pairs[b, a][1], self.size(a)).astype(float)
         return np.diff(self.table(a, b)[0]).astype(float)
 
 
@@ -315,21 +315,16 @@ def _parts(top: Mapping[str, Any], incidence: Incidence) -> tuple[int, tuple[Con
     ----------
     top : these facets with the names of their levels; none of them is an axis
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     hub, *others = top
     # A level that meets all levels of the hub joins them, and these join all others.
     if any(incidence.met(other, hub).max() == incidence.size(hub) for other in others):
         return 1, ()
     ends = np.cumsum([incidence.size(f) for f in top])
-    edges = []
-    for other, offset in zip(others, ends, strict=False):
-        indptr, indices, _ = incidence.table(hub, other)
-        edges.append((np.repeat(np.arange(ends[0]), np.diff(indptr)), indices + offset))
-    rows, columns = np.concatenate(edges, axis=1) if edges else np.zeros((2, 0), dtype=np.int64)
-    graph = coo_array((np.ones(rows.size), (rows, columns)), shape=(ends[-1], ends[-1]))
-    n_parts, part_of = connected_components(graph, directed=False)
+    tables = [
+        (*incidence.table(hub, other)[:2], int(offset))
+        for other, offset in zip(others, ends, strict=False)
+    ]
+    n_parts, part_of = connected_sets(tables, int(ends[-1]))
     if n_parts == 1:
         return 1, ()
     by_facet = dict(zip(top, np.split(part_of, ends[:-1]), strict=True))

@@ -37,14 +37,30 @@ def joined_gram(XX: FloatArray, Xy: FloatArray, yy: float) -> FloatArray:
     return np.vstack([top, np.column_stack([Xy, XX])])
 
 
+_LARGE = 2**24
+"""Entries of a table from which on its matrix has no copy of the indices."""
+
+
 @dataclass(frozen=True, slots=True)
 class PairTable:
-    """``Z_a'Z_b`` in compressed sparse rows: how often two levels occur together."""
+    """``Z_a'Z_b`` in compressed sparse rows: how often two levels occur together.
+
+    Attributes
+    ----------
+    indptr, indices : starts of the rows, and columns of the entries
+    entries : numbers of rows or sums of weights, of any type in which their squares are exact
+    n_cols : number of columns
+    """
 
     indptr: LongArray
     indices: IntArray
-    counts: FloatArray
+    entries: FloatArray
     n_cols: int
+
+    @property
+    def counts(self) -> FloatArray:
+        """The entries in double precision; a copy if they are of another type."""
+        return self.entries.astype(float, copy=False)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -53,10 +69,13 @@ class PairTable:
 
     @property
     def matrix(self) -> Any:
-        """The same as a ``scipy.sparse.csr_array``, without a copy."""
+        """The same as a ``scipy.sparse.csr_array``."""
         from scipy.sparse import csr_array
 
-        return csr_array((self.counts, self.indices, self.indptr), shape=self.shape)
+        # With starts of eight bytes the indices would be copied to eight bytes.
+        is_large = _LARGE <= self.indices.size < 2**31
+        starts = self.indptr.astype(np.int32) if is_large else self.indptr
+        return csr_array((self.counts, self.indices, starts), shape=self.shape)
 
     @classmethod
     def from_matrix(cls, matrix: Any) -> PairTable:
@@ -190,7 +209,7 @@ class CrossProducts:
 
     def is_finer(self, t: int, u: int) -> bool:
         """Whether every group of term t lies within one group of term u."""
-        return t == u or self.pairs[min(t, u), max(t, u)].counts.size == self.sizes[t]
+        return t == u or self.pairs[min(t, u), max(t, u)].indices.size == self.sizes[t]
 
     def passing_pairs(self) -> Iterable[tuple[tuple[int, int], PairTable]]:
         """Return the tables of pairs one by one, without keeping those that are new.

@@ -208,7 +208,7 @@ def product_group_sums(
         _note(coefficients, inverse, (t, t), np.square(n), n)
         inverse[t, k] = np.mean(1.0 / n)
     for (t, u), table in stats.pairs.items() if pairs is None else pairs:
-        finer[t, u], finer[u, t] = (table.counts.size == stats.sizes[place] for place in (t, u))
+        finer[t, u], finer[u, t] = (table.indices.size == stats.sizes[place] for place in (t, u))
         squares = table.matrix.power(2)
         _note(coefficients, inverse, (t, u), squares.sum(axis=1), stats.group_n[t])
         _note(coefficients, inverse, (u, t), squares.sum(axis=0), stats.group_n[u])

@@ -157,31 +157,100 @@ def merge_cells(
     other_powers : (3, m) powers of them, (3, 0) if `powers` is
     counts, means, within, powers : as for :func:`add_to_cells`
     """
-    b, wanted = means.shape[0], powers.shape[1] > 0
-    away = np.empty(b)
+    away = np.empty(means.shape[0])
     for c in range(places.size):
-        place = places[c]
-        n, m = float(counts[place]), float(other_counts[c])
-        if m == 0.0:
-            continue
-        counts[place] += other_counts[c]
-        if n == 0.0:
-            for j in range(b):
-                means[j, place] = other_means[j, c]
-            if wanted:
-                for j in range(3):
-                    powers[j, place] = other_powers[j, c]
-            continue
+        _merge_cell(
+            places[c], other_counts, other_means, other_powers, c,
+            counts, means, within, powers, away,
+        )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def _merge_cell(
+    place: int,
+    other_counts: Any,
+    other_means: FloatArray,
+    other_powers: FloatArray,
+    c: int,
+    counts: Any,
+    means: FloatArray,
+    within: FloatArray,
+    powers: FloatArray,
+    away: FloatArray,
+) -> None:
+    """Merge cell c of other rows as :func:`merge_cells`; `away` has room for b numbers."""
+    b, wanted = means.shape[0], powers.shape[1] > 0
+    n, m = float(counts[place]), float(other_counts[c])
+    if m == 0.0:
+        return
+    counts[place] += other_counts[c]
+    if n == 0.0:
         for j in range(b):
-            away[j] = other_means[j, c] - means[j, place]
-            for k in range(j + 1):
-                within[j, k] += away[j] * away[k] * (n * m / (n + m))
+            means[j, place] = other_means[j, c]
         if wanted:
-            # Unpacked as a column, the three would take two seconds more to compile.
-            squares, cubes = other_powers[0, c], other_powers[1, c]
-            _merge_powers(powers, place, n, away[0], m, squares, cubes, other_powers[2, c])
-        for j in range(b):
-            means[j, place] += away[j] * (m / (n + m))
+            for j in range(3):
+                powers[j, place] = other_powers[j, c]
+        return
+    for j in range(b):
+        away[j] = other_means[j, c] - means[j, place]
+        for k in range(j + 1):
+            within[j, k] += away[j] * away[k] * (n * m / (n + m))
+    if wanted:
+        # Unpacked as a column, the three would take two seconds more to compile.
+        squares, cubes = other_powers[0, c], other_powers[1, c]
+        _merge_powers(powers, place, n, away[0], m, squares, cubes, other_powers[2, c])
+    for j in range(b):
+        means[j, place] += away[j] * (m / (n + m))
+
+
+@njit(cache=True, nogil=True)
+def insert_cells(
+    places: LongArray,
+    counts: Any,
+    columns: FloatArray,
+    n: int,
+    other_places: LongArray,
+    other_counts: Any,
+    other_columns: FloatArray,
+) -> None:
+    """Insert m ordered cells among the first n of arrays for n + m, from the end; none are joined.
+
+    Parameters
+    ----------
+    places, counts, columns : (n + m,), (n + m,) and (n + m, b), overwritten
+    n : number of cells so far, in order of their places
+    other_places, other_counts, other_columns : (m,), (m,) and (m, b)
+    """
+    b, i, j = columns.shape[1], n - 1, other_places.size - 1
+    while j >= 0:
+        k = i + j + 1
+        if i >= 0 and places[i] > other_places[j]:
+            places[k], counts[k] = places[i], counts[i]
+            for c in range(b):
+                columns[k, c] = columns[i, c]
+            i -= 1
+        else:
+            places[k], counts[k] = other_places[j], other_counts[j]
+            for c in range(b):
+                columns[k, c] = other_columns[j, c]
+            j -= 1
+
+
+@njit(cache=True, nogil=True)
+def count_repeats(places: LongArray, counts: Any) -> tuple[int, int]:
+    """Return how many different places there are, in order, and the largest number of rows of one.
+
+    Parameters
+    ----------
+    places, counts : (n,) of cells, several of which may be at one place
+    """
+    different, most, rows = 0, np.int64(0), np.int64(0)
+    for i in range(places.size):
+        if i == 0 or places[i] != places[i - 1]:
+            different, rows = different + 1, np.int64(0)
+        rows += np.int64(counts[i])
+        most = max(most, rows)
+    return different, most
 
 
 _WORK = 32_768

@@ -59,7 +59,7 @@ def test_pair_tables(rows, size):
         if size == 0 and weights is not codes.ONCE:
             continue
         table = codes.pair_counts(a, b, n_a, n_b, weights)
-        same(table, codes._pair_counts(a, b, n_a, n_b, weights))
+        same(table, codes._many_pair_counts(a, b, n_a, n_b, weights))
 
 
 @pytest.mark.parametrize("k", [1, 2, 9])

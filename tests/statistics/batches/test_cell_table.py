@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from tests.helpers.examples import examples
 from vcomp.design import Chunk
 from vcomp.statistics.batches.cell_sums import cells_with_scores, table_bytes
-from vcomp.statistics.batches.cell_table import CellTable, EveryCell, sum_cells, united
+from vcomp.statistics.batches.cell_table import (
+    CellTable,
+    EveryCell,
+    add_tables,
+    sum_cells,
+    united,
+)
 from vcomp.statistics.batches.summed import _response_sums
 from vcomp.statistics.batches.survey import add_up
 
@@ -114,6 +120,63 @@ def test_a_rare_value_keeps_its_digits_among_weighted_scores(sign):
     rare = np.argmax(sign * scores)
     assert scores[rare] == pytest.approx(sign, rel=1e-14)
     assert weights[rare] == pytest.approx(1.0, rel=1e-9)
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(
+    st.integers(1, 300), st.integers(1, 9), st.integers(1, 2), st.booleans(),
+    st.sampled_from([1, 10, 10**6]), st.integers(0, 1000),
+)  # fmt: skip
+def test_many_tables_are_added_in_place(n, parts, columns, powers, spread, seed):
+    """Those that are added stay as they are."""
+    rng = np.random.default_rng(seed)
+    places = rng.integers(0, 30, n)
+    values = rng.normal(size=(columns, n))
+    at = np.array_split(np.arange(n), parts)
+    tables = [sum_cells(spread * places[k], values[:, k], powers=powers) for k in at]
+    before = [(t.places.copy(), t.counts.copy(), t.means.copy()) for t in tables]
+    whole = add_tables(iter(tables))
+    for table, (where, counts, means) in zip(tables, before, strict=True):
+        np.testing.assert_array_equal(table.places, where)
+        np.testing.assert_array_equal(table.counts, counts)
+        np.testing.assert_array_equal(table.means, means)
+    same(replace(whole, places=whole.places // spread), places, values, 30)
+    if powers:
+        cells, scores, weights = whole.as_scores()
+        cubes = np.bincount(cells, weights * scores**3)
+        expected = np.bincount(np.searchsorted(whole.places, spread * places), values[0] ** 3)
+        np.testing.assert_allclose(cubes, expected, rtol=1e-10, atol=1e-9)
+
+
+def test_no_tables_have_no_sum():
+    assert add_tables([]) is None
+
+
+@pytest.mark.parametrize(("n_repeats", "stays"), [(0, True), (10, True), (11, False)])
+def test_rows_stay_rows_while_hardly_any_two_are_in_a_cell(n_repeats, stays):
+    """The repeats are in other parts than what they repeat; the hundredth of a thousand is 10."""
+    n = 1000
+    places = 10**6 * np.append(np.arange(n - n_repeats), 7 * np.arange(n_repeats))
+    values = np.random.default_rng(1).normal(size=(1, n))
+    parts = [
+        sum_cells(places[k], values[:, k], repeats=True) for k in np.array_split(np.arange(n), 4)
+    ]
+    for whole in (add_tables(parts), sum_cells(places, values, repeats=True)):
+        assert whole.n == n
+        if stays:
+            order = np.lexsort((np.arange(n), places))
+            assert whole.places.tolist() == places[order].tolist()
+            assert whole.means[0].tolist() == values[0, order].tolist()
+            assert whole.counts.max() == 1
+        else:
+            same(replace(whole, places=whole.places // 10**6), places // 10**6, values, n)
+
+
+def test_repeats_are_joined_to_cells_without():
+    places, values = 10**6 * np.arange(200), np.random.default_rng(1).normal(size=(1, 200))
+    rows, cells = sum_cells(places, values, repeats=True), sum_cells(places[:3], values[:, :3])
+    for whole in (rows + cells, cells + rows):
+        assert whole.counts.tolist() == [2, 2, 2, *[1] * 197]
 
 
 class Joined:

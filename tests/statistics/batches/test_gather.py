@@ -414,3 +414,21 @@ def test_any_batches_give_the_same(seed, rows, name):
     kept, streamed = both(formula, shuffled, rows)
     a, b = kept.fit("anova").vcomp, streamed.fit("anova").vcomp
     np.testing.assert_allclose(b, a, rtol=1e-11, atol=1e-12 * np.abs(a).max())
+
+
+def few_repeats(n_repeats, q=3000, n=6000):
+    """Return scores of two facets that meet at random, some of them in a cell of another one."""
+    rng = np.random.default_rng(4)
+    cells = rng.choice(q * q, n - n_repeats, replace=False)
+    cells = np.concatenate([cells, rng.permutation(cells)[:n_repeats]])
+    a, b = cells // q, cells % q
+    y = 0.7 * rng.normal(size=q)[a] + 0.5 * rng.normal(size=q)[b] + rng.normal(size=n)
+    return pd.DataFrame({"a": a, "b": b, "y": y})
+
+
+@pytest.mark.filterwarnings("ignore:.*not connected:vcomp.VcompWarning")
+@pytest.mark.parametrize(("n_repeats", "are_rows"), [(0, True), (20, True), (200, False)])
+def test_rows_of_a_large_empty_table_stay_rows_unless_many_are_in_a_cell(n_repeats, are_rows):
+    kept, streamed = both("y ~ (1|a) + (1|b)", few_repeats(n_repeats), 999)
+    assert (streamed.statistics.cells.counts is None) == are_rows
+    same(kept, streamed, tolerance=1e-9, methods=["reml"])

@@ -19,6 +19,7 @@ import vcomp
 from tests.helpers.designs import GRIDS, gridded, unbalanced
 from tests.helpers.examples import examples
 from tests.helpers.readings import model_of
+from tests.statistics.batches.test_gather import few_repeats
 from vcomp.data.reading import Reading
 from vcomp.formula import parse
 from vcomp.statistics.batches import on_dask as module
@@ -117,6 +118,15 @@ def test_complete_grids(name):
 def test_other_designs(name):
     formula, data = unbalanced(name)
     same(vcomp.fit(formula, data), vcomp.fit(formula, partitioned(data)))
+
+
+@pytest.mark.filterwarnings("ignore:.*not connected:vcomp.VcompWarning")
+def test_rows_of_a_large_empty_table_stay_rows():
+    data = few_repeats(20)
+    res = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", dd.from_pandas(data, npartitions=5))
+    assert res.statistics.cells.counts is None
+    expected = vcomp.fit("y ~ (1|a) + (1|b)", data)
+    np.testing.assert_allclose(res.fit().vcomp, expected.vcomp, rtol=1e-9)
 
 
 def test_rows_are_put_away_in_either_way():

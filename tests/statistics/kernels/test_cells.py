@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.statistics.kernels import add_to_cells, merge_cells
+from vcomp.statistics.kernels import add_to_cells, count_repeats, insert_cells, merge_cells
 
 
 def nothing(b, M, powers, dtype=np.int64):
@@ -91,3 +91,29 @@ def test_counts_that_are_full_stop_at_their_row(b, powers):
     wider = found[0].astype(np.int64), *found[1:]
     assert add_to_cells(places, values, row, *wider) == 400
     check(wider, by_rows(places, values, 2, powers))
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(0, 9), max_size=9), st.lists(st.integers(0, 9), max_size=9),
+    st.integers(1, 3),
+)  # fmt: skip
+def test_cells_are_inserted_in_order(mine, others, columns):
+    """At one place, those that were there come first."""
+    n, m = len(mine), len(others)
+    at = np.array(sorted(mine) + sorted(others), dtype=np.int64)
+    counts, values = np.arange(n + m), np.arange(columns * (n + m), dtype=float)
+    values = values.reshape(n + m, columns)
+    expected = np.argsort(at, kind="stable")
+    places, numbers, rows = (
+        np.concatenate([x[:n], np.full_like(x[n:], -7)]) for x in (at, counts, values)
+    )
+    insert_cells(places, numbers, rows, n, at[n:], counts[n:], values[n:])
+    for found, whole in ((places, at), (numbers, counts), (rows, values)):
+        np.testing.assert_array_equal(found, whole[expected])
+
+
+def test_cells_at_one_place_are_counted():
+    places, counts = np.array([2, 2, 5, 9, 9, 9]), np.array([3, 4, 1, 200, 50, 50], np.uint8)
+    assert count_repeats(places, counts) == (3, 300)
+    assert count_repeats(places[:0], counts[:0]) == (0, 0)

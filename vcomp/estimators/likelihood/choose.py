@@ -14,6 +14,7 @@ from vcomp.estimators.likelihood.engine import LikelihoodEngine, Solution, predi
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import COSTS, available_bytes, check_memory, solve_positive
+from vcomp.numerics.kernels import count_levels
 from vcomp.statistics import CrossProducts, Statistics
 
 if TYPE_CHECKING:
@@ -302,7 +303,7 @@ def _fills_up(sums: CrossProducts, seconds: float, seconds_per_cube: float) -> b
     degrees = np.zeros(sizes[lead])
     for t in range(len(sizes)):
         if t < lead:
-            degrees += np.bincount(sums.pairs[t, lead].indices, minlength=sizes[lead])
+            degrees += count_levels(sums.pairs[t, lead].indices, sizes[lead])
         elif t > lead:
             degrees += np.diff(sums.pairs[lead, t].indptr)
     if degrees @ degrees > 0.5 * rest**2:
@@ -330,7 +331,7 @@ def _growth(cells: Any) -> float:
     levels meet at random, every step multiplies them, and so does every elimination. In blocks,
     such as schools, and along a line they stop or grow slowly: 0 is returned.
     """
-    crowded = np.bincount(cells.indices, minlength=cells.shape[1])
+    crowded = count_levels(cells.indices, cells.shape[1])
     crowded = crowded > max(32.0, 4.0 * np.sqrt(sum(cells.shape)))  # are eliminated last
     if crowded.any():
         cells = cells[:, ~crowded]

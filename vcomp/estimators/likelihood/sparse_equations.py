@@ -62,7 +62,7 @@ class PairProducts:
         if (t, u) not in self._tables:
             if t < u:
                 pair = self._stats.pairs[t, u]
-                parts = pair.indptr, pair.indices, pair.counts
+                parts = pair.indptr, pair.indices, pair.entries
                 self._tables[t, u] = SparseTable.of(*parts, pair.n_cols)
             else:
                 self._tables[t, u] = self.rows(u, t).transposed()

@@ -306,7 +306,7 @@ class _Chains:
         """Return the number of entries of N_ab."""
         if a == b or self._stats.n_terms in (a, b):
             return float(max(self._group_n[a].size, self._group_n[b].size))
-        return float(self._stats.pairs[min(a, b), max(a, b)].counts.size)
+        return float(self._stats.pairs[min(a, b), max(a, b)].indices.size)
 
     def _inner(self, X: Any, Y: Any, a: int, p: int, c: int, r: int) -> float:
         """Return Σ_ij n_i^p X_ij Y_ij n_j^r."""

@@ -3,6 +3,7 @@ from .codes import ONCE as ONCE
 from .codes import add_group_sums as add_group_sums
 from .codes import add_places as add_places
 from .codes import centre_groups as centre_groups
+from .codes import connected_sets as connected_sets
 from .codes import count_levels as count_levels
 from .codes import count_values as count_values
 from .codes import determined_levels as determined_levels

@@ -5,6 +5,7 @@ Pair tables ``Z_a'Z_b`` count pairs of groups of two terms, without zeros.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -159,11 +160,36 @@ def pair_counts(
 
     Returns
     -------
-    indptr, indices, counts : (n_rows + 1,), (nnz,), (nnz,)
+    indptr, indices, counts : (n_rows + 1,), (nnz,), (nnz,); numbers of observations, not weights,
+        have the type with the fewest bytes in which their squares are exact
     """
     if rows.size <= FEW_ROWS:
         return _few_pair_counts(rows, cols, n_rows, n_cols, weights)
-    return _pair_counts(rows, cols, n_rows, n_cols, weights)
+    return _many_pair_counts(rows, cols, n_rows, n_cols, weights)
+
+
+def _many_pair_counts(
+    rows: IntArray, cols: IntArray, n_rows: int, n_cols: int, weights: FloatArray
+) -> tuple[LongArray, IntArray, FloatArray]:
+    counts: Any = np.empty(rows.size, np.float64 if weights.size else np.uint32)
+    indptr, indices = _pair_counts(rows, cols, n_rows, n_cols, weights, counts)
+    nnz = indptr[-1]
+    if nnz < _MOSTLY * rows.size:
+        indices, counts = indices[:nnz].copy(), counts[:nnz].copy()
+    indices, counts = indices[:nnz], counts[:nnz]
+    return indptr, indices, counts if weights.size else _narrowest(counts)
+
+
+def _narrowest(counts: Any) -> Any:
+    """Return whole numbers in the type with the fewest bytes that has their squares."""
+    most = int(counts.max(initial=0))
+    if most < 2**4:
+        return counts.astype(np.uint8)
+    return counts.astype(np.float32 if most <= 2**12 else float)
+
+
+_MOSTLY = 0.9
+"""Share of an array that is used, above which it is not copied."""
 
 
 def _few_pair_counts(
@@ -171,7 +197,10 @@ def _few_pair_counts(
 ) -> tuple[LongArray, IntArray, FloatArray]:
     pairs = rows.astype(np.int64) * n_cols + cols
     found, place = np.unique(pairs, return_inverse=True)
-    counts = np.bincount(place, weights if weights.size else None, found.size).astype(float)
+    if weights.size:
+        counts: Any = np.bincount(place, weights, found.size)
+    else:
+        counts = _narrowest(np.bincount(place, minlength=found.size))
     by_row = np.bincount(found // max(n_cols, 1), minlength=n_rows)
     indptr = np.concatenate([[0], np.cumsum(by_row)]).astype(np.int64)
     return indptr, (found % max(n_cols, 1)).astype(np.int32), counts
@@ -179,8 +208,9 @@ def _few_pair_counts(
 
 @njit(cache=True, nogil=True)
 def _pair_counts(
-    rows: IntArray, cols: IntArray, n_rows: int, n_cols: int, weights: FloatArray
-) -> tuple[LongArray, IntArray, FloatArray]:
+    rows: IntArray, cols: IntArray, n_rows: int, n_cols: int, weights: FloatArray, counts: Any
+) -> tuple[LongArray, IntArray]:
+    """Return `indptr` and (n,) `indices`, the last of them unused; write to `counts`."""
     n = rows.size
     start = np.zeros(n_cols + 1, np.int64)
     for i in range(n):
@@ -215,21 +245,85 @@ def _pair_counts(
             sorted_weights[place] = weights_by_col[i]
 
     indptr = np.zeros(n_rows + 1, np.int64)
-    indices = np.empty(n, np.int32)
-    counts = np.empty(n, np.float64)
     nnz = 0
     for g in range(n_rows):
         previous = -1
         for i in range(start[g], start[g + 1]):
-            weight = sorted_weights[i] if weighted else 1.0
-            if sorted_cols[i] == previous:
-                counts[nnz - 1] += weight
-            else:
+            if sorted_cols[i] != previous:
                 previous = sorted_cols[i]
-                indices[nnz] = previous
-                counts[nnz] = weight
+                sorted_cols[nnz] = previous  # read already
+                counts[nnz] = 0
                 nnz += 1
+            if weighted:
+                counts[nnz - 1] += sorted_weights[i]
+            else:
+                counts[nnz - 1] += 1
         indptr[g + 1] = nnz
-    if nnz < n:
-        indices, counts = indices[:nnz].copy(), counts[:nnz].copy()
-    return indptr, indices, counts
+    return indptr, sorted_cols
+
+
+def connected_sets(
+    tables: Sequence[tuple[LongArray, IntArray, int]], n: int
+) -> tuple[int, LongArray]:
+    """Return how many sets there are of levels that are connected, and the set of each level.
+
+    Sets are in the order of their first levels.
+
+    Parameters
+    ----------
+    tables : `indptr` and `indices` of tables of pairs of levels in compressed sparse rows, and the
+        number of the first of the columns' levels among all; rows begin with level 0
+    n : number of levels
+    """
+    if sum(indices.size for _, indices, _ in tables) <= FEW_ROWS:
+        return _few_connected_sets(tables, n)
+    return _many_connected_sets(tables, n)
+
+
+def _few_connected_sets(
+    tables: Sequence[tuple[LongArray, IntArray, int]], n: int
+) -> tuple[int, LongArray]:
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    none = np.zeros(0, np.int64)
+    rows = [np.repeat(np.arange(indptr.size - 1), np.diff(indptr)) for indptr, _, _ in tables]
+    columns = [indices + np.int64(offset) for _, indices, offset in tables]
+    both = np.concatenate([none, *rows]), np.concatenate([none, *columns])
+    graph = coo_array((np.ones(both[0].size), both), shape=(n, n))
+    n_sets, of_each = connected_components(graph, directed=False)
+    return int(n_sets), of_each.astype(np.int64)
+
+
+def _many_connected_sets(
+    tables: Sequence[tuple[LongArray, IntArray, int]], n: int
+) -> tuple[int, LongArray]:
+    roots = np.arange(n, dtype=np.int32)
+    for indptr, indices, offset in tables:
+        _join_sets(indptr, indices, offset, roots)
+    while (roots[roots] != roots).any():
+        roots = roots[roots]
+    number = np.cumsum(roots == np.arange(n))
+    return int(number[-1]) if n else 0, number[roots] - 1
+
+
+@njit(cache=True, nogil=True)
+def _join_sets(indptr: LongArray, indices: IntArray, offset: int, roots: IntArray) -> None:
+    """Join the sets of all levels that occur together.
+
+    Parameters
+    ----------
+    indptr, indices : table of pairs of levels in compressed sparse rows
+    offset : number of the first of the columns' levels among all levels; rows begin at 0
+    roots : (n,) for each level another one of its set with a smaller number, or itself; changed
+    """
+    for g in range(indptr.size - 1):
+        for e in range(indptr[g], indptr[g + 1]):
+            a, b = g, indices[e] + offset
+            while roots[a] != a:
+                roots[a] = roots[roots[a]]
+                a = roots[a]
+            while roots[b] != b:
+                roots[b] = roots[roots[b]]
+                b = roots[b]
+            roots[max(a, b)] = min(a, b)

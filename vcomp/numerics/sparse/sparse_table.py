@@ -40,7 +40,8 @@ class SparseTable:
     Attributes
     ----------
     indptr, indices : (q + 1,) starts of rows, and (nnz,) columns of entries
-    weights : (nnz,) the entries; empty if all are one. An entry of n may be n ones
+    weights : (nnz,) the entries, of any type in which their squares are exact; empty if all are
+        one. An entry of n may be n ones
     n_cols : number of columns
     fewest : fewest entries of a block of rows
     threads : number of threads; None for that of the cores
@@ -67,13 +68,16 @@ class SparseTable:
         cls, indptr: LongArray, indices: IntArray, counts: FloatArray, n_cols: int
     ) -> SparseTable:
         """Return the matrix with these entries; whole numbers near one are repeated ones."""
-        total = float(counts.sum())
+        total = float(counts.sum(dtype=float))
         if counts.size and counts.min() >= 1.0 and total <= _REPEATED * counts.size:
-            repeats = counts.astype(np.int64)
-            if (repeats == counts).all():
-                if total > counts.size:
-                    indices = np.repeat(indices, repeats)
-                    indptr = np.concatenate([[0], np.cumsum(repeats)])[indptr]
+            at = np.flatnonzero(counts > 1.0)
+            more = counts[at].astype(np.int64) - 1
+            if (more + 1.0 == counts[at]).all():
+                if at.size:  # few: nothing as large as the entries is made but the indices
+                    twice = np.repeat(at, more)
+                    indices = np.insert(indices, twice, indices[twice])
+                    before = np.concatenate([[0], np.cumsum(more)])
+                    indptr = indptr + before[np.searchsorted(at, indptr)]
                 counts = counts[:0]
         return cls(indptr, indices, counts, n_cols)
 
@@ -92,11 +96,13 @@ class SparseTable:
         from scipy.sparse import csr_array
 
         entries = self.weights if self.weights.size else np.ones(self.nnz, np.int8)
-        turned = csr_array((entries, self.indices, self.indptr), shape=self.shape).tocsc()
+        # With starts of eight bytes the indices would be copied to eight bytes.
+        starts = self.indptr.astype(np.int32) if self.nnz < 2**31 else self.indptr
+        turned = csr_array((entries, self.indices, starts), shape=self.shape).tocsc()
         return replace(
             self,
             indptr=turned.indptr.astype(np.int64),
-            indices=turned.indices.astype(np.int32),
+            indices=turned.indices.astype(np.int32, copy=False),
             weights=turned.data if self.weights.size else self.weights,
             n_cols=self.shape[0],
         )

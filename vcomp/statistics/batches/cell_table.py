@@ -6,6 +6,7 @@ files, of partitions on several machines, of new data and old data.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +14,9 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.numerics.kernels import group_sums
-from vcomp.statistics.kernels import add_to_cells, merge_cells
+from vcomp.statistics.kernels import add_to_cells, count_repeats, insert_cells, merge_cells
 
-_FIRST_COUNTS = np.uint8
+_COUNTS = np.uint8, np.uint32, np.int64
 
 _SPREAD = 8
 """Largest number of places per row, from the first place to the last, of a dense table."""
@@ -36,6 +37,8 @@ class CellTable:
     weights : (2, m) sums of the weights of rows, with which means and squares are made, and of
         their logarithms; None if all rows count alike
     products : (b, b, m) squares and products within each cell; None if only `within` is known
+    repeats : whether cells at one place may be several, as most have a single row: rows then stay
+        rows, and need no numbers
     """
 
     places: LongArray | None
@@ -45,6 +48,7 @@ class CellTable:
     powers: FloatArray | None = None
     weights: FloatArray | None = None
     products: FloatArray | None = None
+    repeats: bool = False
 
     @property
     def n(self) -> int:
@@ -98,17 +102,9 @@ class CellTable:
             return _added_to_every(*((self, other) if self.places is None else (other, self)))
         if not self.may_fill_grid:
             return joined(self._beside(other))
-        places = united(self.places, other.places)
-        counts = np.zeros(places.size, np.int64)
-        means = np.zeros((self.means.shape[0], places.size))
-        within = self.within + other.within
-        known = self.powers is not None and other.powers is not None
-        powers = np.zeros((3, places.size if known else 0))
-        for part in (self, other):
-            assert part.places is not None
-            at, own = np.searchsorted(places, part.places), part._powers_of_all(known)
-            merge_cells(at, part.counts, part.means, own, counts, means, within, powers)
-        return _made(places, counts, means, within, powers if known else None)
+        whole = _Run.of(self)
+        whole.add(_Run.of(other))
+        return whole.made()
 
     def _beside(self, other: CellTable) -> CellTable:
         """Return the cells of both, also where they are at the same place."""
@@ -135,7 +131,7 @@ class CellTable:
     def packed(self) -> CellTable:
         """Return the same with counts in as few bytes as the fullest cell needs."""
         most = int(self.counts.max(initial=0))
-        return replace(self, counts=self.counts.astype(np.min_scalar_type(most)))
+        return replace(self, counts=self.counts.astype(_type_of_counts(most)))
 
     def filled(self) -> tuple[LongArray, CellTable]:
         """Return the places of the cells that have rows, and their table."""
@@ -283,7 +279,9 @@ def joined(table: CellTable, *, products: bool = False) -> CellTable:
     )
 
 
-def sum_cells(places: LongArray, values: FloatArray, *, powers: bool = False) -> CellTable:
+def sum_cells(
+    places: LongArray, values: FloatArray, *, powers: bool = False, repeats: bool = False
+) -> CellTable:
     """Return the table of the cells of some rows.
 
     Parameters
@@ -291,19 +289,151 @@ def sum_cells(places: LongArray, values: FloatArray, *, powers: bool = False) ->
     places : (n,) of the rows
     values : (b, n) columns
     powers : whether to sum the powers of the first column
+    repeats : whether rows may stay single if most cells have one
     """
     low, high = (int(places.min()), int(places.max())) if places.size else (0, -1)
     if high - low >= max(_SPREAD * places.size, 1):
-        occupied, at = np.unique(places, return_inverse=True)
-        table = EveryCell(occupied.size, values.shape[0], powers=powers)
-        table.add(at, values)
-        cells = table.made()
-    else:  # a table of all places in their range is faster than sorting them
-        table = EveryCell(high - low + 1, values.shape[0], powers=powers)
-        table.add(places - low, values)
-        occupied, cells = table.made().filled()
-        occupied = occupied + low
-    return replace(cells, places=occupied, counts=cells.counts.astype(np.int64))
+        order = np.argsort(places, kind="stable")
+        b, n = values.shape
+        columns = np.empty((n, b + 3 * powers))
+        np.take(values.T, order, axis=0, out=columns[:, :b], mode="clip")
+        columns[:, b:] = 0.0
+        return _Run(
+            places[order], np.ones(n, np.uint8), columns, np.zeros((b, b)), repeats=repeats
+        ).made()
+    # A table of all places in their range is faster than sorting them.
+    table = EveryCell(high - low + 1, values.shape[0], powers=powers)
+    table.add(places - low, values)
+    occupied, cells = table.made().filled()
+    return replace(cells, places=occupied + low)
+
+
+_REPEATS = 0.01
+"""Largest share of cells at the place of another one while single rows stay rows."""
+
+
+class _Run:
+    """Cells in the order of their places, to which others can be added in place.
+
+    Parameters
+    ----------
+    places, counts : (m,) of the cells
+    columns : (m, b) their means, or (m, b + 3) with the powers
+    within, repeats : as of :class:`CellTable`
+    owned : whether the arrays may be changed
+    """
+
+    def __init__(
+        self,
+        places: LongArray,
+        counts: Any,
+        columns: FloatArray,
+        within: FloatArray,
+        *,
+        repeats: bool,
+        owned: bool = True,
+    ) -> None:
+        self._places, self._counts, self._columns = places, counts, columns
+        self._within, self._repeats, self._owned = within, repeats, owned
+
+    @classmethod
+    def of(cls, table: CellTable) -> _Run:
+        """Return the cells of a table, which stays as it is."""
+        assert table.places is not None
+        known, rows = table.powers is not None, [table.means]
+        if known:
+            rows.append(table._powers_of_all(known))
+        columns = np.ascontiguousarray((np.vstack(rows) if known else table.means).T)
+        return cls(
+            table.places, table.counts, columns, table.within, repeats=table.repeats, owned=False
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return int(self._places.size)
+
+    def add(self, other: _Run) -> None:
+        """Insert other cells, in the memory of these and that of the others."""
+        b, n = self._within.shape[0], self.size
+        width = min(self._columns.shape[1], other._columns.shape[1])
+        if self._columns.shape[1] > width:  # without the powers, which the others do not have
+            self._columns = np.ascontiguousarray(self._columns[:, :b])
+        wider = np.promote_types(self._counts.dtype, other._counts.dtype)
+        self._counts = self._counts.astype(wider, copy=False)
+        arrays = self._places, self._counts, self._columns
+        grown = [_grown(array, n + other.size, owned=self._owned) for array in arrays]
+        self._places, self._counts, self._columns = grown
+        counts = other._counts.astype(wider, copy=False)
+        insert_cells(*grown, n, other._places, counts, other._columns[:, :width])
+        self._within = self._within + other._within
+        self._repeats, self._owned = self._repeats and other._repeats, True
+        self._join()
+
+    def _join(self) -> None:
+        """Join cells at one place, unless they are few and may stay."""
+        different, most = count_repeats(self._places, self._counts)
+        if self._repeats:
+            self._repeats = self.size - different <= _REPEATS * self.size
+        if self._repeats or different == self.size:
+            return
+        b, m = self._within.shape[0], self._columns.shape[1]
+        at = np.cumsum(np.diff(self._places, prepend=self._places[0]) != 0)
+        counts = np.zeros(different, _type_of_counts(most))
+        means, powers = np.zeros((b, different)), np.zeros((3, different if m > b else 0))
+        within = np.tril(self._within)
+        flat = np.ascontiguousarray(self._columns.T)
+        merge_cells(at, self._counts, flat[:b], flat[b:], counts, means, within, powers)
+        first = np.flatnonzero(np.diff(self._places, prepend=-1))
+        self._places, self._counts, self._within = self._places[first], counts, symmetric(within)
+        self._columns = np.ascontiguousarray((np.vstack([means, powers]) if m > b else means).T)
+        self._owned = True
+
+    def made(self) -> CellTable:
+        """Return the cells as a table; none can be added after that."""
+        self._join()
+        b = self._within.shape[0]
+        powers = None
+        if self._columns.shape[1] > b:
+            powers = np.ascontiguousarray(self._columns[:, b:].T)
+        means = np.ascontiguousarray(self._columns[:, :b].T)
+        table = _made(self._places, self._counts, means, self._within, powers)
+        return replace(table, repeats=self._repeats)
+
+
+def _grown(array: Any, size: int, *, owned: bool) -> Any:
+    """Return an array with more rows; one that is owned grows where it is."""
+    if owned and array.flags.owndata:
+        array.resize((size, *array.shape[1:]), refcheck=False)
+        return array
+    grown = np.empty((size, *array.shape[1:]), array.dtype)
+    grown[: len(array)] = array
+    return grown
+
+
+def add_tables(tables: Iterable[CellTable]) -> CellTable | None:
+    """Return the sum of tables, added as in a tree in half more than its memory; None of none.
+
+    Cells of one table are added to those of another in place, neighbours of about the same size
+    first.
+    """
+    waiting: list[_Run] = []
+    whole: CellTable | None = None
+    for table in tables:
+        if table.places is None or not table.may_fill_grid:
+            whole = table if whole is None else whole + table
+            continue
+        waiting.append(_Run.of(table))
+        while len(waiting) > 1 and waiting[-2].size < 2 * waiting[-1].size:
+            last = waiting.pop()
+            waiting[-1].add(last)
+    while len(waiting) > 1:
+        last = waiting.pop()
+        waiting[-1].add(last)
+    if not waiting:
+        return whole
+    made = waiting.pop().made()
+    return made if whole is None else whole + made
 
 
 class EveryCell:
@@ -318,7 +448,7 @@ class EveryCell:
 
     def __init__(self, size: int, n_columns: int, *, powers: bool = False) -> None:
         # Few bytes suffice for the counts: most designs have one row in each cell.
-        self._counts: Any = np.zeros(size, _FIRST_COUNTS)
+        self._counts: Any = np.zeros(size, _COUNTS[0])
         self._means = np.zeros((n_columns, size))
         self._within = np.zeros((n_columns, n_columns))
         self._sums_powers, self._powers = powers, np.zeros((3, size if powers else 0))
@@ -338,13 +468,19 @@ class EveryCell:
             )
             if done == places.size:
                 return
-            wider = np.uint32 if self._counts.dtype == _FIRST_COUNTS else np.int64
-            self._counts = self._counts.astype(wider)
+            self._counts = self._counts.astype(
+                _type_of_counts(np.iinfo(self._counts.dtype).max + 1)
+            )
 
     def made(self) -> CellTable:
         """Return the table; no rows can be added after that."""
         powers = self._powers if self._sums_powers else None
         return _made(None, self._counts, self._means, self._within, powers)
+
+
+def _type_of_counts(most: int) -> Any:
+    """Return the type of numbers of rows up to some number, of three types for compiled loops."""
+    return next(kind for kind in _COUNTS if most <= np.iinfo(kind).max)
 
 
 def symmetric(lower: FloatArray) -> FloatArray:

@@ -29,7 +29,7 @@ from vcomp.data import CompleteRows, Reading, RowColumns, Source, open_source
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula, names_in
 from vcomp.statistics.batches.cell_sums import CellSums
-from vcomp.statistics.batches.cell_table import CellTable, EveryCell
+from vcomp.statistics.batches.cell_table import CellTable, EveryCell, add_tables
 from vcomp.statistics.batches.collapsed_cells import (
     CollapsedGroups,
     CollapsePlan,
@@ -428,7 +428,7 @@ def _of_partition(frame: Any, work: _Work) -> Any:
 
 def _added(work: _Work, parts: list[Any]) -> Any:
     if not work.collapses:
-        return add_up(parts)
+        return add_tables(parts) if isinstance(parts[0], CellTable) else add_up(parts)
     plan = work.known[-1]
     found = add_up(part.arrived(plan) for part in parts)
     assert found is not None

@@ -26,7 +26,13 @@ from vcomp.formula import WIDE, FixedPart, Formula, RandomTerm
 from vcomp.numerics import THREADS, slices
 from vcomp.progress import progress_bar
 from vcomp.statistics.batches.cell_sums import CellSums, check_table, dense_places, table_bytes
-from vcomp.statistics.batches.cell_table import CellTable, EveryCell, sum_cells, sum_weighted_cells
+from vcomp.statistics.batches.cell_table import (
+    CellTable,
+    EveryCell,
+    add_tables,
+    sum_cells,
+    sum_weighted_cells,
+)
 from vcomp.statistics.batches.collapsed_cells import CollapsePlan, PartSums, collapse_plan
 from vcomp.statistics.batches.row_coding import (
     FacetPlaces,
@@ -509,21 +515,17 @@ def _itself(part: CompleteRows) -> CompleteRows:
 
 def _tabulate(coding: RowCoding, batches: Batches, reading: Reading, *, powers: bool) -> CellTable:
     places = coding.places
-    if not coding.sums_plainly:
-        return _found(add_up(batches.mapped(partial(cells_of, Coder(coding)))))
-    coded = batches.mapped(Coder(coding))
-    if not dense_places(places.size, coding.survey.n, reading.dense_cells):
-        return _found(add_up(sum_cells(*part, powers=powers) for part in coded))
+    if not (
+        coding.sums_plainly and dense_places(places.size, coding.survey.n, reading.dense_cells)
+    ):
+        found = add_tables(batches.mapped(partial(cells_of, Coder(coding), powers=powers)))
+        assert found is not None
+        return found
     check_table(places.size, coding.n_columns)
     table = EveryCell(places.size, coding.n_columns, powers=powers)
-    for part in coded:
+    for part in batches.mapped(Coder(coding)):
         table.add(*part)
     return table.made()
-
-
-def _found(table: CellTable | None) -> CellTable:
-    assert table is not None
-    return table
 
 
 def cells_of(coder: Coder, part: CompleteRows, *, powers: bool = False) -> CellTable:
@@ -531,11 +533,13 @@ def cells_of(coder: Coder, part: CompleteRows, *, powers: bool = False) -> CellT
 
     Parameters
     ----------
-    powers : whether to sum the powers of the scores, if the rows count alike
+    powers : whether to sum the powers of the scores, if the rows count alike; rows in cells
+        that are mostly single, and too many to fill a grid, are otherwise rows still
     """
     coding = coder.coding
     if coding.sums_plainly:
-        return sum_cells(*coder(part), powers=powers)
+        repeats = not powers and not dense_places(coding.places.size, coding.survey.n)
+        return sum_cells(*coder(part), powers=powers, repeats=repeats)
     return sum_weighted_cells(*coder(part), part.weights, products=coding.has_blocks)
 
 

@@ -115,7 +115,10 @@ class CellPlaces:
 
     def codes(self, places: LongArray) -> tuple[IntArray, ...]:
         """Return the level in each facet of the cells at some places."""
-        _, levels = self.digits.levels(places, np.int32)
+        levels = {f: np.empty(places.size, np.int32) for f in self.free}
+        for block in slices(places.size, _BLOCK):  # there may be as many cells as rows
+            for f, level in self.digits.levels(places[block])[1].items():
+                levels[f][block] = level
         for facet, (inner, outer_level) in self.determined.items():
             levels[facet] = outer_level[levels[inner]]
         return tuple(levels[f] for f in range(len(self.n_levels)))

@@ -342,6 +342,10 @@ def finish(sums: CellSums, reading: Reading) -> SummedData:
     """
     sums = sums.for_grid()
     coding, table = sums.coding, sums.table
+    weights, of_rows = None, coding.of_rows
+    if table.weights is not None:
+        mean, mean_log = (float(total.sum()) / coding.survey.n for total in table.weights)
+        weights = of_rows.used(mean, mean_log)
     levels = {facet.name: facet.levels for facet in coding.facets_of_terms}
     find_facets(levels, coding.kinds.of_no_rows())
     if sums.collapsed is not None:
@@ -356,11 +360,12 @@ def finish(sums: CellSums, reading: Reading) -> SummedData:
         if grid is not None and len(grid.axes) <= MOST_AXES:
             summed = _of_grid(coding, table, grid, reading)
         else:
-            summed = _of_cells(coding, table, reading)
-    weights, of_rows = None, coding.of_rows
-    if table.weights is not None:
-        mean, mean_log = (float(total.sum()) / coding.survey.n for total in table.weights)
-        weights = of_rows.used(mean, mean_log)
+            cells, totals = rows_of_cells(coding, table, ()), _response_sums(coding, table)
+            scores_of = None
+            if table.powers is not None or coding.survey.values is not None:
+                scores_of = partial(cells_with_scores, coding, table)
+            del sums, table, grid  # as large as the cells, which do not need them
+            summed = _of_cells(coding, cells, totals, scores_of, reading)
     moments = None if coding.sums is None else coding.sums.split(len(coding.fixed.names))[0]
     survey = coding.survey
     return replace(
@@ -501,10 +506,15 @@ def _is_arange(order: Any, size: int) -> bool:
     return order.size == size and bool((order == np.arange(size)).all())
 
 
-def _of_cells(coding: RowCoding, table: CellTable, reading: Reading) -> SummedData:
+def _of_cells(
+    coding: RowCoding,
+    cells: Chunk,
+    totals: tuple[float, float],
+    scores_of: Callable[[Callable[[], Chunk]], Chunk | None] | None,
+    reading: Reading,
+) -> SummedData:
     """Return the statistics of data that do not fill a grid, with their cells as rows."""
     formula, survey, n_levels = coding.formula, coding.survey, coding.places.n_levels
-    cells = rows_of_cells(coding, table, ())
     codes = cells.compact_codes
     terms = find_terms(formula, codes, n_levels, None, survey.n)
     design = _design(coding, terms, None, codes, cells.counts)
@@ -514,10 +524,10 @@ def _of_cells(coding: RowCoding, table: CellTable, reading: Reading) -> SummedDa
         return chunk
 
     statistics = Statistics.from_cells(rows, None, None, design.partial_grid)
-    columns, sums = coding.kinds.of_no_rows(), _response_sums(coding, table)
-    scores = partial(cells_with_scores, coding, table, rows)
+    scores = None if scores_of is None else partial(scores_of, rows)
+    columns = coding.kinds.of_no_rows()
     return SummedData(
-        design, statistics, columns, rows, sums, reading, cells_with_scores=scores
+        design, statistics, columns, rows, totals, reading, cells_with_scores=scores
     )  # fmt: skip
 
 
