@@ -620,6 +620,8 @@ def _existing(study: EvalStudy, plan: DStudy) -> dict[str, dict[str, int]]:
                 " and ".join(map(str, level if isinstance(level, tuple) else (level,))): int(n)
                 for level, n in most.max().items()
             }
+        elif roles.model in plan.plan.design.nested_in[facet]:
+            found[facet] = {"": int(levels_within(study.data, roles, (), name).max())}
         else:
             found[facet] = {"": roles.levels[name]}
     return found
