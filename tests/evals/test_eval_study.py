@@ -1110,7 +1110,8 @@ def test_items_of_one_model_each_are_priced_as_items():
     better = found.page.better
     assert better.sizes == {"item": 15.0}
     assert better.cost == pytest.approx(3 * 15 * 1.1)
-    assert "15 items in each model, for 49.5" in printed_words(found)
+    said = printed_words(found)
+    assert "15 items in each model, for 49.5: add 7 items in each model. Then" in said
     assert "items in each model are needed" in printed_words(vcomp.evals.study(own))
 
 

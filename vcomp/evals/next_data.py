@@ -585,11 +585,13 @@ def _added(study: EvalStudy, best: Any) -> str:
     plan, parts = best.study, []
     for facet, n in _existing(study, plan).items():
         more = {level: int(best.sizes[facet]) - k for level, k in n.items()}
-        if facet == REPLICATE or facet == study.roles.repeated:
+        name = replicated(study.roles, plan.plan.facets) if facet == REPLICATE else facet
+        if name == study.roles.repeated:
             parts += [f"{display.counted(k, 'run')} of each" for k in more.values() if k]
         elif len(more) == 1 or len(more) > _MOST_LISTED:
             total = sum(more.values())
-            parts += [display.counted(total, facet)] if total else []
+            each = f" in each {study.roles.model}" if facet == REPLICATE else ""
+            parts += [f"{display.counted(total, name)}{each}"] if total else []
         else:
             parts += [f"{display.counted(k, facet)} to {t}" for t, k in more.items() if k]
     return f": add {display.listed(parts)}" if parts else ""
