@@ -250,6 +250,11 @@ def test_tables_of_a_study(table):
     )
 
 
+def test_one_model_has_no_table_of_pairs(table):
+    found = ended(table, "--where", "sys=overlap", "--table", "comparisons")
+    assert str(found.exception) == "there is one model: there are no pairs"
+
+
 def test_a_baseline_that_does_not_exist_prints_no_page(table):
     found = ended(table, "--fail-if-worse", "overlaps")
     assert found.output == ""

@@ -14,6 +14,7 @@ from vcomp.cli import output
 from vcomp.cli.command_options import command, names_by_name, options_of
 from vcomp.cli.inputs import by_name, option
 from vcomp.cli.output import PRINTED, SHOWN, Shown
+from vcomp.exceptions import DataError, PlanError
 
 _OF_CARD = [
     "table", "agreement", "pairs", "by_model", "own_family", "more_judges", "committee",
@@ -146,14 +147,24 @@ def evals(
     vcomp evals logs/ --metric acc --every-eval-ever aggregates/
     """
     found = vcomp.evals.study(_read(logs, how, reading), **how)
-    worse = () if baseline is None else found.worse_than(baseline)
+    worse: tuple[Any, ...] = ()
+    not_compared = None
+    try:
+        worse = () if baseline is None else found.worse_than(baseline)
+    except DataError as error:  # after the page, which says more
+        not_compared = error
     if json_file is not None:
         output.write(found.to_json(), json_file)
     if folder is not None:
         found.to_every_eval_ever(folder)
     if json_file != "-":
-        frame = found.comparisons.table if table == "comparisons" else getattr(found, table)
+        frame = getattr(found, table)
+        if frame is None:
+            raise PlanError(f"there is one {found.roles.model}: there are no pairs")
+        frame = frame.table if table == "comparisons" else frame
         shown.result(found, frame if frame.index.name is None else frame.reset_index())
+    if not_compared is not None:
+        raise not_compared
     if worse:
         click.echo(f"vcomp: worse than {baseline}: {', '.join(map(str, worse))}", err=True)
         click.get_current_context().exit(1)

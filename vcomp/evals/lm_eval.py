@@ -78,7 +78,8 @@ def _read_samples(file: LogFile, damage: Damage, metadata: tuple[str, ...]) -> R
     file.objects(damage, samples.add)
     rows, n = samples.rows.frame(), len(samples.seen)
     counted = _dict(_dict(results.get("n-samples")).get(task)).get("effective")
-    missing = counted - n if isinstance(counted, int) and counted > n else 0
+    counted = counted if isinstance(counted, int) else 0
+    missing = max(counted - n, 0)
     if missing:
         notes.append(
             f"The results count {display.counted(counted, 'sample')} of {task}, and the log of "
@@ -157,12 +158,12 @@ def _other_means(rows: pd.DataFrame, results: Mapping[str, Any]) -> Iterator[str
     if not {"metric", "filter", "score"} <= set(rows) or rows["score"].isna().any():
         return
     by = rows.groupby(["metric", "filter"], observed=True)["score"]
-    for (metric, how), mean in by.mean().items():
-        value = results.get(f"{metric},{how}")
+    for (metric, how), scores in by:
+        value, mean = results.get(f"{metric},{how}"), float(scores.mean())
         if is_real(value) and abs(value - mean) > _CLOSE * max(1.0, abs(mean)):
             yield (
                 f"The results have {metric} = {display.number(value)}, and the mean of the "
-                f"samples is {display.number(float(mean))}."
+                f"samples is {display.number(mean)}."
             )
 
 

@@ -216,8 +216,10 @@ def check_margin_of(margin: float | None, values: pd.Series) -> None:
     margin : of differences, or None
     values : scores
     """
+    if margin is None:
+        return
     low, high = float(values.min()), float(values.max())
-    if margin is not None and margin >= high - low:
+    if margin >= high - low:
         raise PlanError(
             f"margin={margin!r} is not less than the largest difference of scores, which are from "
             f"{display.number(low)} to {display.number(high)}: any model is within it"
