@@ -89,10 +89,9 @@ def timed(part: str, path: Path) -> Measured:
 def table() -> str:
     """Return the stored lines as a table of the page."""
     lines = ["| | scores | levels of a facet | s | peak GiB |", "|---|---:|---:|---:|---:|"]
-    for x in pd.read_csv(STORED).itertuples():
-        lines.append(
-            f"| {_PARTS[x.part]} | {x.rows:,} | {x.levels:,} | {x.seconds:.0f} | {x.gib:.1f} |"
-        )
+    for x in pd.read_csv(STORED).to_dict("records"):
+        sizes = f"{x['rows']:,} | {x['levels']:,}"
+        lines.append(f"| {_PARTS[x['part']]} | {sizes} | {x['seconds']:.0f} | {x['gib']:.1f} |")
     return "\n".join(lines)
 
 

@@ -110,10 +110,11 @@ _WORK: dict[str, Callable[[Path], AbstractContextManager[Timing]]] = {
 def table() -> str:
     """Return the stored lines as a table of the page."""
     lines = ["| | scores | s | peak GiB |", "|---|---:|---:|---:|"]
-    for x in pd.read_csv(STORED).itertuples():
-        missing = f", {x.missing:.0%} of the scores missing".replace("%", " %") * (x.missing > 0)
-        name = f"{_PARTS[x.part]} {x.models:,} × {x.items:,} × {x.runs:,}{missing}"
-        lines.append(f"| {name} | {x.scores:,} | {x.seconds:.1f} | {x.gib:.1f} |")
+    for x in pd.read_csv(STORED).to_dict("records"):
+        share = f", {x['missing']:.0%} of the scores missing".replace("%", " %")
+        name = f"{_PARTS[x['part']]} {x['models']:,} × {x['items']:,} × {x['runs']:,}"
+        name += share * (x["missing"] > 0)
+        lines.append(f"| {name} | {x['scores']:,} | {x['seconds']:.1f} | {x['gib']:.1f} |")
     return "\n".join(lines)
 
 

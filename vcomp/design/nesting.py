@@ -334,7 +334,7 @@ def _parts(top: Mapping[str, Any], incidence: Incidence) -> tuple[int, tuple[Con
 
 
 def _part(
-    number: int, by_facet: Mapping[str, IntArray], names: Mapping[str, Any]
+    number: int, by_facet: Mapping[str, LongArray], names: Mapping[str, Any]
 ) -> ConnectedPart:
     """Return a connected part: its numbers of levels by facet, and the first of their names."""
     levels = {f: np.flatnonzero(part_of == number) for f, part_of in by_facet.items()}

@@ -420,7 +420,7 @@ def _plan(study: EvalStudy, plan: Any, difference: float, cost: float) -> Plan:
     names: dict[Any, str] = {REPLICATE: replicated(study.roles, plan.plan.facets)}
     sizes: dict[str, float] = dict(zip(plan.plan.facets, plan.plan.sizes[0].tolist(), strict=True))
     sizes |= {f: float(study.roles.levels[f]) for f in study.roles.fixed if f in sizes}
-    return Plan({names.get(f, f): n for f, n in sizes.items()}, POWER, difference, float(cost))
+    return Plan({names.get(f) or f: n for f, n in sizes.items()}, POWER, difference, float(cost))
 
 
 def _rows(table: pd.DataFrame) -> Rows:

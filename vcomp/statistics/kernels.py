@@ -237,7 +237,7 @@ def insert_cells(
 
 
 @njit(cache=True, nogil=True)
-def count_repeats(places: LongArray, counts: Any) -> tuple[int, int]:
+def count_repeats(places: LongArray, counts: Any) -> tuple[int, Any]:
     """Return how many different places there are, in order, and the largest number of rows of one.
 
     Parameters

@@ -339,8 +339,8 @@ class FromComponents:
             low, high = np.fmin(found.low, values), np.fmax(found.high, values)
             moved = values > 0.0
             moved &= (low < found.low * (1.0 - _MOVED)) | (high > found.high * (1.0 + _MOVED))
-            notes = (*found.notes, AT_ITS_END) if moved.any() else found.notes
-            found = replace(found, low=low, high=high, notes=notes)
+            said = (*found.notes, AT_ITS_END) if moved.any() else found.notes
+            found = replace(found, low=low, high=high, notes=said)
         found = self._in_order(found, squares, q, alpha)
         silent = self._is_undetermined(squares, q)
         low, high = np.where(silent, np.nan, found.low), np.where(silent, np.nan, found.high)
