@@ -81,9 +81,7 @@ class EngineLimits:
     seconds_per_effect: float = COSTS.elimination.column
     free_bytes: Callable[[], float] = available_bytes
 
-    def allow(
-        self, engine: CrossedLikelihood | LevelsLikelihood | NestedTableLikelihood
-    ) -> bool:
+    def allow(self, engine: CrossedLikelihood | LevelsLikelihood | NestedTableLikelihood) -> bool:
         """Return whether an exact engine evaluates in time and fits into memory."""
         return engine.seconds <= self.seconds and engine.bytes <= 0.8 * self.free_bytes()
 
