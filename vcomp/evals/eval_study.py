@@ -14,18 +14,9 @@ from vcomp import display
 from vcomp.codec import to_document
 from vcomp.evals.contradictions import contradictions
 from vcomp.evals.model_fits import DDF, SCORE, compared, fit_of_models, fitted, sources_of
-from vcomp.evals.next_data import (
-    Prices,
-    Unknown,
-    allocation,
-    plan_of,
-    read_budget,
-    read_model_prices,
-    read_prices,
-    sentences,
-    unknown,
-)
+from vcomp.evals.next_data import allocation, plan_of, sentences
 from vcomp.evals.page import EvalPage, aggregates, page_of, printed, write_aggregates
+from vcomp.evals.prices import Prices, read_budget, read_model_prices, read_prices
 from vcomp.evals.roles import (
     FIXED,
     MOST_NAMED,
@@ -49,6 +40,7 @@ from vcomp.evals.score_rows import (
     scored_rows,
     with_unnamed_prompt,
 )
+from vcomp.evals.unknown_effects import Unknown, unknown
 from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, did_you_mean, guarded
 from vcomp.gtheory import DStudy
 from vcomp.inference.pairwise import PairwiseComparisons

@@ -24,14 +24,14 @@ from vcomp.evals.every_eval_ever import ALL_TASKS
 from vcomp.evals.next_data import (
     POWER,
     EvalStudy,
-    Unknown,
     as_estimated,
     found_difference,
     found_in_data,
     named_test,
-    replicated,
 )
+from vcomp.evals.prices import replicated
 from vcomp.evals.roles import FIXED, Roles, of_lacking
+from vcomp.evals.unknown_effects import Unknown
 from vcomp.exceptions import DataError, PlanError, visible
 from vcomp.formula import REPLICATE, RESIDUAL
 
