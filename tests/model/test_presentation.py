@@ -9,7 +9,6 @@ import pytest
 
 import vcomp
 from tests.helpers.printed_tables import fixed_column, printed_columns, printed_words
-from vcomp.model.results import _term
 
 
 def scores(seed=3, n=(8, 6)):
@@ -142,13 +141,17 @@ def test_monte_carlo_errors_stand_beside_standard_errors():
 
 
 def test_the_term_whose_effects_are_drawn():
-    assert _term(("a",), None) == "a"
-    assert _term(("a", "b"), "b") == "b"
+    both = vcomp.fit("y ~ (1|a) + (1|b)", scores())
+    one = vcomp.fit("y ~ (1|a)", scores())
+    assert one.plot(kind="effects").get_xlabel().startswith("predicted effect of a,")
+    label = both.plot(kind="effects", term="b").get_xlabel()
+    assert label.startswith("predicted effect of b,")
     with pytest.raises(vcomp.DataError, match=r"needs a term; .*one of \['a', 'b'\]"):
-        _term(("a", "b"), None)
-    for names in (("a",), ("a", "b", "Residual")):
-        with pytest.raises(vcomp.DataError, match="'c' has no predicted effects"):
-            _term(names, "c")
+        both.plot(kind="effects")
+    for res in (one, both):
+        with pytest.raises(vcomp.DataError, match="'c' has no predicted effects") as caught:
+            res.plot(kind="effects", term="c")
+        assert caught.value.term == "c"
 
 
 def test_a_design_in_parts_is_named():
