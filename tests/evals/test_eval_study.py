@@ -539,6 +539,7 @@ def test_repetitions_that_hardly_differ_are_not_planned():
     found = vcomp.evals.study(runs)
     assert "are needed" in " ".join(found.next_data)
     assert "with repetitions = 1." in " ".join(found.next_data)
+    assert found.next_data[-1] == "Only these two models need more scores."
     # Here the runs are all that differs.
     noisy = runs.assign(score=np.random.default_rng(2).random(len(runs)))
     assert "with repetitions = 2." in " ".join(vcomp.evals.study(noisy).next_data)

@@ -324,7 +324,7 @@ def sentences(study: EvalStudy) -> list[str]:
     if gap > 0.0 and study.budget is None:
         said.append("If the true difference is smaller than the observed one, more are needed.")
         if len(study.table) > 2:
-            said.append(f"For this pair no other {study.roles.model} needs more.")
+            said.append(f"Only these two {display.levels_of(study.roles.model)} need more scores.")
     if gap == 0.0:
         said.append(f"{pair} have the same score. {_of_twice(study)}")
     return said
