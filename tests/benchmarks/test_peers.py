@@ -29,12 +29,12 @@ def test_ten_times_as_fast_where_levels_meet_at_random(size):
     cpu = seconds()
     for other in (size, size // 4):
         data = f"{size:,} × {other:,}"
-        assert cpu[data, "vcomp REML"] < 0.11 * cpu[data, "GPBoost iterative"]
+        assert cpu[data, "vcomp REML"] < 0.1 * cpu[data, "GPBoost iterative"]
 
 
-def test_exact_fits_of_ten_thousand_rows_take_as_long_as_the_peer():
+def test_exact_fits_of_ten_thousand_rows_take_up_to_twice_as_long_as_the_peer():
     cpu, data = seconds(), "1,000 × 1,000"
-    assert 0.8 < cpu[data, "vcomp REML"] / cpu[data, "GPBoost iterative"] < 1.3
+    assert 1.5 < cpu[data, "vcomp REML"] / cpu[data, "GPBoost iterative"] <= 2.0
 
 
 def test_monte_carlo_errors_are_below_a_thousandth_of_a_standard_error():
@@ -42,9 +42,9 @@ def test_monte_carlo_errors_are_below_a_thousandth_of_a_standard_error():
     assert max(shares) < 0.001
 
 
-def test_memory_is_above_the_peers_below_a_million_rows():
+def test_memory_is_below_the_peers_from_a_million_rows():
     gib = {(x["data"], x["program"]): float(x["gib"]) for x in read() if x["gib"]}
     rows = {x["data"]: int(x["rows"]) for x in read()}
     for (data, program), theirs in gib.items():
-        if program == "GPBoost iterative":
-            assert (gib[data, "vcomp REML"] < theirs) == (rows[data] >= 1_000_000)
+        if program == "GPBoost iterative" and rows[data] >= 1_000_000:
+            assert gib[data, "vcomp REML"] < theirs
