@@ -15,7 +15,7 @@ from scipy import stats
 import vcomp
 from tests.helpers.printed_tables import printed_words
 from vcomp import display
-from vcomp.evals.contradictions import sphericity
+from vcomp.evals.contradictions import mauchly
 from vcomp.evals.next_data import allocation, needed, noisiest
 from vcomp.evals.page import EvalPage
 
@@ -1300,7 +1300,7 @@ def test_equal_errors_are_seldom_called_unequal():
     p = []
     for _ in range(400):
         values = rng.normal(size=(30, 1)) + rng.normal(size=(30, 4))
-        p.append(sphericity(values))
+        p.append(mauchly(values))
     assert stats.kstest(p, "uniform").pvalue > 0.01
 
 

@@ -43,7 +43,7 @@ def _unequal_errors(study: EvalStudy) -> list[str]:
     if not 3 <= k <= min(_MOST, len(means) // 2):
         return []
     values = means.to_numpy()
-    if sphericity(values) > _LEVEL:
+    if mauchly(values) > _LEVEL:
         return []
     deviations = np.var(values[:, :, None] - values[:, None, :], axis=0, ddof=1)
     first, second = np.triu_indices(k, 1)
@@ -67,7 +67,7 @@ def _unequal_errors(study: EvalStudy) -> list[str]:
     return [sentence]
 
 
-def sphericity(values: FloatArray) -> float:
+def mauchly(values: FloatArray) -> float:
     """Return the p-value of Mauchly's test that all differences of columns have one variance.
 
     Parameters
@@ -76,7 +76,7 @@ def sphericity(values: FloatArray) -> float:
 
     References
     ----------
-    Mauchly, J. W. (1940). Significance test for sphericity of a normal n-variate distribution.
+    Mauchly, J. W. (1940). Significance test for mauchly of a normal n-variate distribution.
     *Annals of Mathematical Statistics*, 11, 204-209; with Box's approximation.
     """
     from scipy.linalg import null_space
