@@ -87,9 +87,7 @@ def _best(
     if budget is not None:
         return plan.optimize(cost, budget=budget, coefficient="rel_err_var", bounds=bounds)
     try:
-        return plan.optimize(
-            cost, difference=gap, power=POWER, bounds=bounds, **planned_test(study)
-        )
+        return plan.optimize(cost, difference=gap, power=POWER, bounds=bounds, **page_test(study))
     except PlanError:
         return _of_many(study, plan, cost, gap, bounds)
 
@@ -177,7 +175,7 @@ def _of_many(
 # The test that is planned ------------------------------------------------------------------------
 
 
-def planned_test(study: EvalStudy) -> dict[str, Any]:
+def page_test(study: EvalStudy) -> dict[str, Any]:
     """Return the test of a pair that the page makes, as options of a plan.
 
     Holm's method has the level of its first step.
@@ -223,7 +221,7 @@ def found_difference(study: EvalStudy, plan: DStudy) -> float:
     study : of several models
     plan : of data
     """
-    return float(plan.detectable(POWER, **planned_test(study))["difference"].iloc[0])
+    return float(plan.detectable(POWER, **page_test(study))["difference"].iloc[0])
 
 
 def found_in_data(study: EvalStudy) -> float:
@@ -237,7 +235,7 @@ def found_in_data(study: EvalStudy) -> float:
     """
     pairs = study.comparisons.table.sort_values("std_error", kind="stable")
     se, df = pairs[["std_error", "df"]].to_numpy()[len(pairs) // 2]
-    return DifferenceTest(**planned_test(study)).detectable(POWER, float(se), float(df))
+    return DifferenceTest(**page_test(study)).detectable(POWER, float(se), float(df))
 
 
 # What makes it surer -----------------------------------------------------------------------------
@@ -373,7 +371,7 @@ def _bought(study: EvalStudy) -> str:
         power, limits, of_limits = display.number(POWER), _at_limits(study), ""
         if limits:
             cautious = _cautious_plan(study, _chosen(study, best))
-            less = float(cautious.power(study.gap, **planned_test(study))["power"].iloc[0])
+            less = float(cautious.power(study.gap, **page_test(study))["power"].iloc[0])
             of_limits = f" With {limits}, power is {display.number(less, 2)}."
         return f"The cheapest data that find it with power {power} are {words}.{of_limits}"
     of_limits = f" The sizes are chosen with {_at_limits(study)}." if _at_limits(study) else ""
@@ -474,7 +472,7 @@ def needed(study: EvalStudy, gap: float) -> str:
     gap : the difference
     """
     plan, roles, facet = whole_plan(study), study.roles, noisiest(study)
-    goal = {"difference": gap, "power": POWER, "facet": facet, **planned_test(study)}
+    goal = {"difference": gap, "power": POWER, "facet": facet, **page_test(study)}
     wanted = plan.required(**goal)
     runs = next((f for f in _of_runs(roles, plan.plan.facets) if f != facet), "")
     if runs and math.isfinite(wanted.n):
