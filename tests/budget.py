@@ -20,7 +20,7 @@ import vcomp
 
 PACKAGE = Path(vcomp.__path__[0])
 LIMITS = Path(__file__).with_suffix(".toml")
-_REASON = re.compile(r'^"([^"]+)" = .*?(  #.*)$', re.MULTILINE)
+_REASONS = re.compile(r'^"([^"]+)" = .*\n((?:#.*\n)+)', re.MULTILINE)
 
 
 def code_lines(path: Path) -> int:
@@ -121,14 +121,14 @@ def _printed() -> str:
     """Return what there is as text of ``budget.toml``."""
     tables = {"rooms": rooms(), "doors": doors(), "calls": calls()}
     lines = [
-        "# Upper limits (tests/test_budget.py); a higher one needs a reason on its line.",
+        "# Upper limits (tests/test_budget.py); a higher one needs a reason in a line below it.",
         "# rooms: files, code lines. doors: names. calls: files, functions that are entered.",
     ]
-    reasons = dict(_REASON.findall(LIMITS.read_text(encoding="utf-8")))
+    reasons = dict(_REASONS.findall(LIMITS.read_text(encoding="utf-8")))
     for title, table in tables.items():
         lines += ["", f"[{title}]"]
         for name, value in table.items():
-            lines.append(f'"{name}" = {value}{reasons.get(name, "")}')
+            lines += [f'"{name}" = {value}', *reasons.get(name, "").splitlines()]
     return "\n".join(lines) + "\n"
 
 

@@ -1,6 +1,6 @@
 """The size of the package and the length of its calls, which may only fall.
 
-A change that adds a subject raises a limit in ``budget.toml``, with the reason in its line.
+A change that adds a subject raises a limit in ``budget.toml``, with the reason in a line below it.
 ``python -m tests.budget`` prints what there is; ``--write`` lowers the limits to it.
 """
 
