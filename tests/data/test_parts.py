@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import vcomp
-from vcomp.data.parts import declared_kinds
+from vcomp.data.parts import declared_kinds, with_coded_text
 from vcomp.io import open_source
 
 FRAME = pd.DataFrame({"score": np.linspace(0.0, 1.0, 2000), "sys": [f"s{i}" for i in range(2000)]})
@@ -273,3 +273,23 @@ def test_a_csv_file_with_a_bad_row_far_down(tmp_path, read, tail, message):
     (tmp_path / "a.csv").write_bytes(b"score,sys\n" + b"0.5,name\n" * 400_000 + tail)
     with pytest.raises(vcomp.DataError, match=message):
         read(tmp_path / "a.csv", ["score", "sys"])
+
+
+@pytest.mark.parametrize("missing", [np.nan, pd.NA], ids=["nan", "NA"])
+def test_text_is_coded_as_pandas_codes_it(missing):
+    values = ["b", None, "ä", "a", "b", ""]
+    kind = pd.StringDtype("pyarrow", na_value=missing)
+    columns = {"x": np.arange(6), "t": pd.array(values, kind)}
+    frame = pd.DataFrame(columns, index=[0, 0, 1, 1, 2, 2])
+    coded = with_coded_text(frame)
+    expected = pd.Categorical(np.array(values, dtype=object))
+    assert coded["t"].cat.codes.tolist() == expected.codes.tolist()
+    assert coded["t"].cat.categories.tolist() == expected.categories.tolist()
+    assert list(coded) == ["x", "t"]
+    assert coded.index.equals(frame.index)
+    assert np.shares_memory(coded["x"], frame["x"])
+
+
+def test_numbers_and_categories_are_not_coded():
+    frame = pd.DataFrame({"x": [1.0, 2.0], "c": pd.Categorical(["b", "a"])})
+    assert with_coded_text(frame) is frame

@@ -5,6 +5,7 @@ from .containers import unite_categories as unite_categories
 from .parts import kind_of as kind_of
 from .parts import of_other_kind as of_other_kind
 from .parts import plain_label as plain_label
+from .parts import with_coded_text as with_coded_text
 from .paths import alike_levels as alike_levels
 from .paths import data_files as data_files
 from .reading import Missing as Missing

@@ -128,6 +128,33 @@ def from_arrow(
         raise _unreadable(table, name, error) from None
 
 
+def with_coded_text(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame whose text in Arrow's form is coded as categories.
+
+    Later passes look up these few categories, and not the text of every row.
+
+    Raises
+    ------
+    DataError
+        If text is not valid Unicode.
+    """
+    import pandas as pd
+
+    text = [
+        name
+        for name, kind in frame.dtypes.items()
+        if isinstance(kind, pd.StringDtype) and kind.storage != "python"
+    ]
+    if not text:
+        return frame
+    import pyarrow as pa
+
+    coded = from_arrow(pa.table({name: pa.array(frame[name].array) for name in text}))
+    coded.index = frame.index
+    columns = {name: coded[name] if name in text else frame[name] for name in frame}
+    return pd.DataFrame(columns, copy=False)
+
+
 def _unreadable(table: Any, name: str | None, error: Exception) -> DataError:
     """Return the DataError for a table that cannot be converted, which names the column."""
     import pyarrow as pa

@@ -17,7 +17,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.data.column_values import as_levels, exact_floats, text_for_numbers
-from vcomp.data.parts import of_other_kind
+from vcomp.data.parts import of_other_kind, with_coded_text
 from vcomp.data.reading import Reading, Tally
 from vcomp.data.row_columns import NO_COLUMNS, RowColumns, WeightsOfRows
 from vcomp.data.source import open_source
@@ -206,6 +206,7 @@ class CompleteRows:
         DataError
             As :meth:`of`, and if the response of a row depends on the other rows.
         """
+        frame = with_coded_text(frame)
         parts = [(formula.response, "the response"), *((o, "the offset") for o in formula.offsets)]
         for code, what in parts:
             if code not in frame:

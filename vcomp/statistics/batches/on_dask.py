@@ -25,7 +25,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from vcomp.data import CompleteRows, Reading, RowColumns, Source, open_source
+from vcomp.data import CompleteRows, Reading, RowColumns, Source, open_source, with_coded_text
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula, names_in
 from vcomp.statistics.batches.cell_sums import CellSums
@@ -405,6 +405,7 @@ def _at_worker(work: _Work, first: _Found) -> _Work:
 
 def _read_partition(frame: pd.DataFrame, work: _Work) -> _Read:
     """Return the result of the first pass over a partition, with its rows for later passes."""
+    frame = with_coded_text(frame)
     n_bytes = float(frame.memory_usage(index=False, deep=True).sum())
     return _Read(_of_partition(frame, work), frame if n_bytes <= work.keeps else None)
 
