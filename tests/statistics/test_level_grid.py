@@ -129,11 +129,15 @@ def test_nodes_are_added_up(parents, axis):
     np.testing.assert_allclose(added_up(values, parents, axis), expected, **CLOSE)
 
 
-@pytest.mark.parametrize(("cells", "is_found"), [(2048, True), (2049, False)])
-def test_a_level_has_at_most_2048_cells(cells, is_found):
-    places = np.arange(100_000)
-    frame = pd.DataFrame({"a": places % 2099, "b": places % cells})
-    frame["y"] = np.random.default_rng(1).normal(size=100_000)
+@pytest.mark.parametrize(
+    ("n", "cells", "is_found"),
+    [(150_000, 1024, True), (120_000, 1024, False), (1_060_000, 2049, False)],
+)
+def test_a_level_has_at_most_2048_cells_and_many_are_filled(n, cells, is_found):
+    """Of 1,024 cells an eighth, of 2,048 a quarter."""
+    places = np.arange(n)
+    frame = pd.DataFrame({"a": places % (cells + 7), "b": places % cells})
+    frame["y"] = np.random.default_rng(1).normal(size=n)
     chunk = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", frame).statistics.rows
     assert (find_level_grid(chunk) is not None) == is_found
 

@@ -24,8 +24,9 @@ from vcomp.statistics.cross_products import cell_moments
 _MOST_CELLS = 2_048
 """Largest number of cells of a level: matrices of cells by cells are factored."""
 
-_LEAST_FILLED = 0.02
-"""Smallest share of filled cells of rows that are laid out as a table."""
+_LEAST_FILLED, _LEAST_PER_CELL = 0.02, 1.0 / 8_192
+"""Smallest share of filled cells of rows that are laid out as a table, and that share divided by
+the number of cells: the cubes of these are the same for empty ones."""
 
 
 @dataclass(frozen=True)
@@ -307,7 +308,7 @@ def find_level_grid(
             return None
     shape = sizes[leaf], keys.size
     n_places, b = float(shape[0] * shape[1]), 1 + chunk.n_fixed
-    few = chunk.response.size < _LEAST_FILLED * n_places
+    few = chunk.response.size < max(_LEAST_FILLED, _LEAST_PER_CELL * keys.size) * n_places
     if few or 8.0 * n_places * (4.0 * b + 3.0 * len(chunk.terms)) > 0.5 * free_bytes():
         return None
     row = np.zeros(keys.size, dtype=np.int64)

@@ -815,10 +815,10 @@ def test_a_fit_has_as_many_probes_as_its_error_requires():
     ours, theirs = res.iterations.filter(like="var("), few.iterations.filter(like="var(")
     np.testing.assert_array_equal(ours[:at], theirs[:at])
     np.testing.assert_array_equal(ours.iloc[at], ours.iloc[at - 1])
-    # The maximum is that of all probes, from anywhere.
+    # The maximum is that of all probes, from anywhere; climbs end 1e-3 standard errors from it.
     n = int(res.engine.split(" random probes")[0].split()[-1])
     best = vcomp.fit(formula, data, engine="iterative", n_probes=n)
-    assert (np.abs(res.vcomp - best.vcomp) < 2e-4 * res.bse_vcomp).all()
+    assert (np.abs(res.vcomp - best.vcomp) < 2e-3 * res.bse_vcomp).all()
     assert (np.abs(res.vcomp - few.vcomp) < 6.0 * few.mc_error).all()
     assert (few.mc_error / few.bse_vcomp).max() > 0.012
     assert (res.mc_error / res.bse_vcomp < 0.015).all()

@@ -205,8 +205,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
                 f"the iterative engine computes the average information only, not the {kind} one; "
                 "engine='blocked' computes all"
             )
-        point = self._at(v)
-        return _average(point)
+        return _average(self._at(v))
 
     def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return β̂ and its covariance matrix at `v`."""

@@ -35,6 +35,9 @@ _OF_PROBES, _MOST_OF_PROBES = 1e3, 1e-5
 """Factor of the tolerance of probes, and the largest one: components then move by about 1e-5
 standard errors, less than their Monte Carlo errors."""
 
+_OF_AVERAGE = 1e5
+"""Factor of the tolerance of the average information: its relative error is about 1e-6."""
+
 _OF_EFFECTS = 0.01
 """Largest error of predicted effects, in their standard errors."""
 
@@ -152,12 +155,16 @@ def _tolerances(system: SparseSystem, name: str, b: FloatArray, tol: float) -> F
 
     A solution with the residual r differs from the exact one by at most √(r'S⁻¹r/σ²_e) standard
     errors of any contrast of effects. S is at least the ridges σ²_e/σ²_t, and near them along
-    constants that move from one term to another, of which sums of scores have a small share.
+    constants that move from one term to another, of which sums of scores have a small share. The
+    average information has only forms, whose error r'S⁻¹r/σ²_e is compared with what is left of
+    them: their share of ridges at least.
     """
     if name == "probes":
         tol = max(tol, min(_OF_PROBES * tol, _MOST_OF_PROBES))
+    if name == "average" and b.size:
+        tol = max(_OF_AVERAGE * tol * float(system.ridge.sum() / system.diagonal.sum()), _FINEST)
     tols = np.full(b.shape[1], tol)
-    if name in OF_RESPONSE and b.size:
+    if name == "columns" and b.size:
         least = float((system.ridge / system.diagonal).min())
         squares = (1.0 / system.diagonal) @ np.square(b)
         squares = np.maximum(squares, np.finfo(float).tiny)

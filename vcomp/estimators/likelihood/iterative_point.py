@@ -258,9 +258,7 @@ class IterativePoint:
         }
         ff = np.array([f[t] @ Zf[t] for t in range(k)])
         right = {t: Zf[t] for t in self.context.right}
-        solved = self.system.forms(
-            *self._solve(right, "average", tol=_OF_FORMS * self.context.tol)
-        )
+        solved = self.system.forms(*self._solve(right, "average"))
         places, M = self._outer()
         Df = np.column_stack([self._rows(t)[:, places].T @ f[t] for t in range(k)])
         forms: FloatArray = (0.5 * (ff + ff.T) - solved) / self.residual

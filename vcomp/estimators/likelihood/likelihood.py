@@ -200,7 +200,7 @@ _EXACT_FIT = 1e-13
 """A residual sum of squares below this fraction of y'y is rounding error: X reproduces y."""
 
 _TOLERANCE = 1e-10
-_TOLERANCE_OF_PROBES = 1e-4
+_TOLERANCE_OF_PROBES = 1e-3
 """Newton decrements at which iterations end, for exact engines and those with random probes."""
 
 _ROUNDED_RESIDUAL = 1e-12

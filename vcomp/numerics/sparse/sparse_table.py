@@ -22,15 +22,14 @@ from vcomp.numerics.parallel import slices
 _BLOCKS = 4
 """Largest number of blocks of rows."""
 
-_ENTRIES_A_BLOCK = 20_000
+_ENTRIES_A_BLOCK = 100_000
 """Smallest number of entries of a block; fewer take less time than starting a thread."""
-
 
 _REPEATED = 1.25
 """Mean of entries up to which they are repeated ones: a weight takes three times their memory."""
 
-_NARROW = 3
-"""Number of columns up to which all of their rows are read at once."""
+_PASSES = 5
+"""Passes over the entries in which a solve takes as long as a block of a product, at least."""
 
 
 @dataclass(frozen=True)
@@ -110,28 +109,21 @@ class SparseTable:
     def times(self, x: FloatArray) -> FloatArray:
         """Return B x for the (n_cols, c) columns of `x`."""
         (q, m), width = self.shape, x.shape[1]
-        if width <= _NARROW:
-            out = np.empty((q, width))
-            over_threads(
-                lambda _, a, b: self.rows_times(a, b, x, out[a:b]), self._bounds, self.threads
+        parts = [(k.start, k.stop - k.start) for k in slices(width, kernels.WIDTH)]
+        columns = np.zeros((len(parts), m, kernels.WIDTH))
+        out = np.zeros((len(parts), q, kernels.WIDTH))
+        for block, (first, n) in zip(columns, parts, strict=True):
+            block[:, :n] = x[:, first : first + n]
+
+        def work(k: int, a: int, b: int) -> None:
+            block = k // len(self._bounds)
+            kernels.add_rows(
+                self.indptr[a : b + 1], *self.parts[1:], columns[block], out[block, a:b]
             )
-            return out
-        blocks = []
-        for part in slices(width, kernels.WIDTH):
-            columns, found = x[:, part], np.zeros((q, kernels.WIDTH))
-            if columns.shape[1] < kernels.WIDTH:
-                columns = np.zeros((m, kernels.WIDTH))
-                columns[:, : part.stop - part.start] = x[:, part]
-            self._add_to(found, np.ascontiguousarray(columns))
-            blocks.append(found[:, : part.stop - part.start])
-        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
 
-    def _add_to(self, out: FloatArray, x: FloatArray) -> None:
-        def work(_: int, a: int, b: int) -> None:
-            space = np.empty(b - a, np.int64)
-            kernels.add_rows(self.indptr[a : b + 1], *self.parts[1:], x, space, out[a:b])
-
-        over_threads(work, self._bounds, self.threads)
+        over_threads(work, self._bounds * len(parts), self.threads)
+        found = [o[:, :n] for o, (_, n) in zip(out, parts, strict=True)]
+        return np.concatenate(found, axis=1) if found else np.zeros((q, 0))
 
     def rows_times(self, first: int, last: int, x: FloatArray, out: FloatArray) -> None:
         """Write the rows ``first .. last - 1`` of B x into `out`."""
@@ -173,8 +165,17 @@ def over_threads(
         for k, (first, last) in enumerate(bounds):
             work(k, first, last)
         return
-    with ThreadPoolExecutor(n) as pool:
-        list(pool.map(lambda k: work(k, *bounds[k]), range(len(bounds))))
+    waiting = iter(range(len(bounds)))  # next() of it is atomic
+
+    def some() -> None:
+        for k in waiting:
+            work(k, *bounds[k])
+
+    with ThreadPoolExecutor(n - 1) as pool:
+        others = [pool.submit(some) for _ in range(n - 1)]
+        some()
+    for other in others:
+        other.result()
 
 
 def side_by_side(tables: Sequence[SparseTable], n_rows: int) -> SparseTable:
@@ -404,13 +405,13 @@ def solve_reduced(
             start is not None,
             of_x,
             of_r,
-            (columns, product, np.empty(max(q, m), np.int64)),
+            (columns, product),
             *steps,
         )
         x[:, part], residual[:, part] = of_x[:, :n], of_r[:, :n]
         coefficients[k] = steps[:, : counts[k] if counts[k] >= 0 else max_iter, :n].copy()
 
-    few = coupling.nnz < coupling.fewest
+    few = _PASSES * coupling.nnz < coupling.fewest
     over_threads(work, bounds, 1 if few else threads)
     if _INDEFINITE in counts:
         raise np.linalg.LinAlgError("the matrix is not positive definite")
