@@ -15,7 +15,6 @@ from scipy import stats
 import vcomp
 from tests.helpers.printed_tables import printed_words
 from vcomp import display
-from vcomp.evals.contradictions import mauchly
 from vcomp.evals.next_data import allocation, needed, noisiest
 from vcomp.evals.page import EvalPage
 
@@ -1293,15 +1292,6 @@ def test_pairs_of_unequal_errors_are_named():
     paired = np.std(first - second, ddof=1) / np.sqrt(80)
     assert other.comparisons.table["std_error"].item() == pytest.approx(paired, rel=1e-6)
     assert f"to {display.number(paired, 2)} for " in said
-
-
-def test_equal_errors_are_seldom_called_unequal():
-    rng = np.random.default_rng(6)
-    p = []
-    for _ in range(400):
-        values = rng.normal(size=(30, 1)) + rng.normal(size=(30, 4))
-        p.append(mauchly(values))
-    assert stats.kstest(p, "uniform").pvalue > 0.01
 
 
 def test_runs_that_are_no_repetitions_are_named():

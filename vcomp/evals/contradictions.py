@@ -7,8 +7,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import FloatArray
+from vcomp.inference.assumptions import mauchly
 from vcomp.inference.intervals import below_zero
+from vcomp.model import cell_means
 
 EvalStudy: TypeAlias = Any
 """The study of an evaluation, whose module imports this one."""
@@ -38,19 +39,23 @@ def _unequal_errors(study: EvalStudy) -> list[str]:
     """Return the sentence on pairs whose differences vary unequally over items, if they do."""
     roles, pairs = study.roles, study.comparisons.table
     items = max(roles.sampled, key=lambda f: roles.levels[f])
-    means = study.data.pivot_table(roles.score, items, roles.model, observed=True).dropna()
-    k = means.shape[1]
-    if not 3 <= k <= min(_MOST, len(means) // 2):
+    k = roles.levels[roles.model]
+    if not 3 <= k <= min(_MOST, roles.levels[items] // 2):
         return []
-    values = means.to_numpy()
-    if mauchly(values) > _LEVEL:
+    values, levels = cell_means(study.components, items, roles.model)
+    values = values[~np.isnan(values).any(axis=1)]
+    if k > len(values) // 2:
         return []
-    deviations = np.var(values[:, :, None] - values[:, None, :], axis=0, ddof=1)
+    covariance = np.cov(values, rowvar=False)
+    if mauchly(covariance, len(values) - 1.0) > _LEVEL:
+        return []
     first, second = np.triu_indices(k, 1)
-    ratios = np.sqrt(deviations[first, second] / deviations[first, second].mean())
+    variances = np.diagonal(covariance)
+    deviations = (variances[:, None] + variances - 2.0 * covariance)[first, second]
+    ratios = np.sqrt(deviations / deviations.mean())
     if not ratios.max() >= _UNEQUAL * ratios.min():
         return []
-    error, names = float(pairs["std_error"].median()), list(map(str, means.columns))
+    error, names = float(pairs["std_error"].median()), list(map(str, levels))
 
     def said(j: int) -> str:
         of_pair = display.number(error * float(ratios[j]), 2)
@@ -65,32 +70,3 @@ def _unequal_errors(study: EvalStudy) -> list[str]:
         f"two, {of_two}; multiply its p-value by the number of pairs, {display.count(len(pairs))}."
     )
     return [sentence]
-
-
-def mauchly(values: FloatArray) -> float:
-    """Return the p-value of Mauchly's test that all differences of columns have one variance.
-
-    Parameters
-    ----------
-    values : (n, k), with more rows than columns
-
-    References
-    ----------
-    Mauchly, J. W. (1940). Significance test for mauchly of a normal n-variate distribution.
-    *Annals of Mathematical Statistics*, 11, 204-209; with Box's approximation.
-    """
-    from scipy.linalg import null_space
-    from scipy.special import chdtrc
-
-    n, k = values.shape
-    contrasts = null_space(np.ones((1, k)))
-    p = k - 1
-    cov = contrasts.T @ np.cov(values, rowvar=False) @ contrasts
-    trace = float(np.trace(cov))
-    if not trace > 0.0:
-        return 1.0
-    sign, log_det = np.linalg.slogdet(cov / (trace / p))
-    if sign <= 0.0:
-        return 0.0
-    factor = n - 1.0 - (2.0 * p**2 + p + 2.0) / (6.0 * p)
-    return float(chdtrc(p * (p + 1) / 2.0 - 1.0, max(-factor * float(log_det), 0.0)))

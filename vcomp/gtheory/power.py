@@ -298,11 +298,11 @@ def detectable_table(study: StudyRecord, power: float, test: DifferenceTest) -> 
 def _ranks_left(
     study: StudyRecord,
     plan: DStudyPlan,
-    errors: PlannedErrors,
+    se: FloatArray,
     df: FloatArray,
     test: DifferenceTest,
-) -> list[FloatArray]:
-    """Return the expected mean sizes of simultaneous sets of ranks, of plans at each error.
+) -> FloatArray:
+    """Return the expected mean size of simultaneous sets of ranks in each plan.
 
     A set has the rank of its object and one for each other from which it does not differ
     significantly. Of two objects drawn from a normal population the observed difference has
@@ -312,7 +312,7 @@ def _ranks_left(
     tau = weights(study.components, plan).universe @ values
     degrees, places = np.unique(np.minimum(df, _AS_NORMAL), return_inverse=True)
     bounds = _rank_bounds(degrees, test)[places]
-    return [_mean_set(se, degrees[places], bounds, tau, test.n_objects) for se in errors.all]
+    return _mean_set(se, degrees[places], bounds, tau, test.n_objects)
 
 
 def _rank_bounds(df: FloatArray, test: DifferenceTest) -> FloatArray:
@@ -414,19 +414,20 @@ def required_error(
         raise PlanError(f"the goal of {name} must be a number above 0, not {goal!r}")
     largest, tested = float(goal), test_of(study, name, goal, n_objects, alpha, test)
 
-    def met(plan: DStudyPlan) -> Sequence[FloatArray]:
-        return [np.where(np.isnan(of), np.nan, of <= largest) for of in errors_of(plan)]
+    def met(plan: DStudyPlan, which: int) -> FloatArray:
+        of = error_of(plan, which)
+        return np.where(np.isnan(of), np.nan, of <= largest)
 
-    def errors_of(plan: DStudyPlan) -> Sequence[FloatArray]:
+    def error_of(plan: DStudyPlan, which: int) -> FloatArray:
         if name in ERRORS:
-            return planned_errors(study, plan, name).all
-        df, errors = (
-            difference_df(study, plan, tested.n_objects),
-            planned_errors(study, plan, _OF_TEST),
+            return planned_errors(study, plan, name).all[which]
+        df = difference_df(study, plan, tested.n_objects)
+        se = planned_errors(study, plan, _OF_TEST).all[which]
+        return (
+            _widths(se, df, tested)
+            if name == "width"
+            else _ranks_left(study, plan, se, df, tested)
         )
-        if name == "width":
-            return [_widths(se, df, tested) for se in errors.all]
-        return _ranks_left(study, plan, errors, df, tested)
 
     value = display.number(largest)
     goal_words = OF_TESTS[name].format(value) if name in OF_TESTS else f"{ERRORS[name]} = {value}"
@@ -509,10 +510,10 @@ def required_power(
     check_power(wanted, tested)
     true = _differences(difference, one=True)
 
-    def met(plan: DStudyPlan) -> Sequence[FloatArray]:
-        df = difference_df(study, plan, tested.n_objects)
-        powers = [tested.power(true, se, df) for se in planned_errors(study, plan, _OF_TEST).all]
-        return [np.where(np.isnan(of), np.nan, of >= wanted) for of in powers]
+    def met(plan: DStudyPlan, which: int) -> FloatArray:
+        se = planned_errors(study, plan, _OF_TEST).all[which]
+        of = tested.power(true, se, difference_df(study, plan, tested.n_objects))
+        return np.where(np.isnan(of), np.nan, of >= wanted)
 
     df = partial(difference_df, study, n_objects=tested.n_objects)
     words = f"power {display.number(wanted)} at a difference of {display.number(true[0])}"
@@ -532,8 +533,8 @@ class Goal:
     df: Callable[[DStudyPlan], FloatArray] | None = None
 
 
-Met: TypeAlias = Callable[[DStudyPlan], Sequence[FloatArray]]
-"""Whether plans meet a goal with the estimated error and with its limits; nan if not known."""
+Met: TypeAlias = Callable[[DStudyPlan, int], FloatArray]
+"""Whether plans meet a goal, with the estimated error, 0, or a limit, 1 or 2; nan if not known."""
 
 
 def _required(study: StudyRecord, facet: str | None, met: Met, goal: Goal) -> Requirement:
@@ -554,14 +555,14 @@ def _of_plan(
         table[:, column] = sizes
         return replace(plan, sizes=table, inverse_n=None, unshared=None, labels=None)
 
-    def at(sizes: FloatArray) -> Sequence[FloatArray]:
-        return met(planned(sizes))
+    def smallest(which: int) -> float:
+        return smallest_size(lambda sizes: met(planned(sizes), which), largest, least)
 
     # Where two levels show the error, with degrees of freedom, one shows none, for no test.
     df = np.zeros(2) if goal.df is None else goal.df(planned(np.array([1.0, 2.0])))
     least = 2.0 if largest > 1 and df[0] == np.inf > df[1] else 1.0
     # The smaller the error, the fewer levels.
-    n, low, high = (smallest_size(at, which, largest, least) for which in range(3))
+    n, low, high = map(smallest, range(3))
     held = {f: s for f, s in zip(plan.facets, plan.sizes[0].tolist(), strict=True) if f != facet}
     why = ""
     if math.isinf(n):
@@ -576,8 +577,7 @@ def _of_plan(
 
 
 def smallest_size(
-    at: Callable[[FloatArray], Sequence[FloatArray]],
-    which: int,
+    at: Callable[[FloatArray], FloatArray],
     largest: float,
     least: float = 1.0,
 ) -> float:
@@ -586,13 +586,12 @@ def smallest_size(
     Parameters
     ----------
     at : returns, for (m,) sizes, whether they meet it: 1, 0, or nan where that is not known
-    which : of the arrays that it returns
     largest, least : of the sizes
     """
     low, high = least - 1.0, largest
     sizes = np.unique(np.floor(np.geomspace(least, largest, _TRIED)))
     while True:
-        found = at(sizes)[which]
+        found = at(sizes)
         if np.isnan(found).any():
             return math.nan
         reached = found > 0.0

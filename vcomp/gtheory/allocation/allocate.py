@@ -305,12 +305,12 @@ def _smallest_last(
         rows[:, last] = sizes
         return rows
 
-    def too_much(sizes: FloatArray) -> list[FloatArray]:
-        return [(problem.costs(at(sizes)) > most * _SAME).astype(float)]
+    def too_much(sizes: FloatArray) -> FloatArray:
+        return (problem.costs(at(sizes)) > most * _SAME).astype(float)
 
     # Most combinations have no power within the cost: one evaluation at its end shows that.
     low, high = float(row[last]), min(float(problem.hi[last]), MOST_LEVELS)
-    high = min(high, smallest_size(too_much, 0, high, low) - 1.0)
+    high = min(high, smallest_size(too_much, high, low) - 1.0)
     if high < low or not goal.is_met(problem, values, at(np.array([high])))[0]:
         return None
     while high > low:

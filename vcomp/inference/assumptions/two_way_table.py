@@ -12,7 +12,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.inference.assumptions.samples import AssumptionTest, blocks, p_of
-from vcomp.numerics import f_quantile
+from vcomp.inference.assumptions.sphericity import f_level, sphericity
 
 _MOST_COLUMNS = 1500
 """Columns, without the largest term's, above which residuals are found by sweeps."""
@@ -430,13 +430,14 @@ def findings_of(table: TwoWayTable, n: int, rng: np.random.Generator) -> TableFi
         ),
     )  # fmt: skip
     at_least = n - np.searchsorted(np.sort(extremes), np.abs(table.correlations), side="left")
-    epsilon = sphericity(table)
+    n_rows = len(table.rows)
+    epsilon = sphericity(table.covariance, n_rows - 1.0)
     return TableFindings(
         table,
         tests,
         slope,
         epsilon,
-        f_level(table, epsilon),
+        f_level(k, n_rows - 1.0, epsilon),
         np.asarray((1.0 + at_least) / (n + 1.0), dtype=float),
     )
 
@@ -470,46 +471,3 @@ def tukey(table: TwoWayTable) -> tuple[float, AssumptionTest]:
         "share of the residual sum of squares", "Tukey's one degree of freedom, F",
     )  # fmt: skip
     return slope, test
-
-
-def sphericity(table: TwoWayTable) -> float:
-    """Return ε, 1 where all differences of two columns have one variance.
-
-    The two traces are estimated without bias for normal residuals, also with fewer rows than
-    columns (Lecoutre's correction of Huynh and Feldt's estimator is their ratio).
-
-    Parameters
-    ----------
-    table : of any size
-
-    References
-    ----------
-    Huynh, H. and Feldt, L. S. (1976). *Journal of Educational Statistics*, 1, 69-82.
-    """
-    n, k = table.values.shape
-    df = n - 1.0
-    S = table.covariance
-    trace, squares = float(np.trace(S)), float((S * S).sum())
-    of_squares = (squares - trace**2 / df) / ((df - 1.0) * (df + 2.0)) * df**2
-    squared = (trace**2 - 2.0 * squares / (df + 1.0)) / ((df - 1.0) * (df + 2.0))
-    squared *= df * (df + 1.0)
-    if of_squares <= 0.0:
-        return 1.0
-    # tr(S²) ≤ (tr S)² makes the ratio 1/(k − 1) at least.
-    return float(min(1.0, squared / ((k - 1.0) * of_squares)))
-
-
-def f_level(table: TwoWayTable, epsilon: float) -> float:
-    """Return the probability with which the F test of columns at .05 rejects a true null.
-
-    Parameters
-    ----------
-    table : gives the degrees of freedom
-    epsilon : of its sphericity (Box 1954: degrees of freedom times ε)
-    """
-    from scipy.special import fdtrc
-
-    n, k = table.values.shape
-    df = ((k - 1.0), (n - 1.0) * (k - 1.0))
-    critical = f_quantile(0.95, *df)
-    return float(fdtrc(epsilon * df[0], epsilon * df[1], critical))

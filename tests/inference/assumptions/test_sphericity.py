@@ -1,0 +1,91 @@
+"""Sphericity and Mauchly's test, against explicit formulas and published values."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from vcomp.inference.assumptions.sphericity import f_level, mauchly, sphericity
+from vcomp.inference.assumptions.two_way_table import TwoWayTable
+
+
+def epsilon(values):
+    table = TwoWayTable.of(values)
+    return sphericity(table.covariance, len(values) - 1.0)
+
+
+def test_sphericity_is_that_of_the_population():
+    rng = np.random.default_rng(3)
+    sd = np.array([1.0, 1.0, 1.0, 1.0, 4.0])
+    C = np.eye(5) - 0.2
+    S = C @ np.diag(sd**2) @ C
+    true = np.trace(S) ** 2 / (4 * np.trace(S @ S))
+    found = [epsilon(rng.normal(size=(400, 5)) * sd) for _ in range(20)]
+    assert np.mean(found) == pytest.approx(true, abs=0.02)
+    # Huynh and Feldt's estimator as Lecoutre corrected it, with n - 1 degrees of freedom.
+    made = TwoWayTable.of(rng.normal(size=(12, 5)) * sd)
+    S = np.cov(made.residuals, rowvar=False)
+    greenhouse = np.trace(S) ** 2 / (4 * np.trace(S @ S))
+    corrected = (12 * 4 * greenhouse - 2) / (4 * (11 - 4 * greenhouse))
+    assert epsilon(made.values) == pytest.approx(min(1.0, corrected), rel=1e-10)
+
+
+@pytest.mark.parametrize("k", [3, 4, 6])
+def test_sphericity_is_between_its_bounds(k):
+    """1/(k − 1) where all residuals are along one contrast, 1 where all contrasts are alike."""
+    n = 12
+    rng = np.random.default_rng(k)
+    contrasts = stats.ortho_group.rvs(k, random_state=1)
+    contrasts[0] = 1.0
+    contrasts = np.linalg.qr(contrasts.T)[0].T[1:]
+    rows = np.linalg.qr(np.column_stack([np.ones(n), rng.normal(size=(n, k - 1))]))[0][:, 1:]
+    one, all_alike = rows[:, :1] @ contrasts[:1], rows @ contrasts
+    assert epsilon(one) == pytest.approx(1.0 / (k - 1), rel=1e-9)
+    assert epsilon(all_alike) == 1.0
+    few = [
+        epsilon(rng.normal(size=(4, 1)) @ contrasts[:1]
+                                   + 0.3 * rng.normal(size=(4, k)))
+        for _ in range(60)
+    ]  # fmt: skip
+    assert 1.0 / (k - 1) <= min(few) <= max(few) <= 1.0
+
+
+def test_a_table_without_residuals_is_spherical():
+    assert epsilon(np.add.outer(np.arange(8.0), np.arange(4.0))) == 1.0
+
+
+def test_the_level_of_f_is_that_of_boxs_approximation():
+    assert f_level(6, 19, 1.0) == pytest.approx(0.05)
+    critical = stats.f.isf(0.05, 5, 95)
+    assert f_level(6, 19, 0.5) == pytest.approx(stats.f.sf(critical, 2.5, 47.5), rel=1e-12)
+
+
+def test_mauchly_is_the_determinant_of_orthonormal_contrasts():
+    rng = np.random.default_rng(5)
+    y = rng.normal(size=(15, 4)) * np.array([1.0, 1.5, 1.0, 2.0]) + rng.normal(size=(15, 1))
+    # Helmert's contrasts, each of length 1.
+    C = np.array([[1, -1, 0, 0], [1, 1, -2, 0], [1, 1, 1, -3]]) / np.sqrt([[2.0], [6.0], [12.0]])
+    S, p, n = C @ np.cov(y, rowvar=False) @ C.T, 3, 15
+    w = np.linalg.det(S) / (np.trace(S) / p) ** p
+    factor = 1.0 - (2 * p**2 + p + 2) / (6 * p * (n - 1))
+    expected = stats.chi2.sf(-(n - 1) * factor * np.log(w), p * (p + 1) / 2 - 1)
+    S = np.cov(y, rowvar=False)
+    assert mauchly(S, n - 1.0) == pytest.approx(expected, rel=1e-10)
+    # Effects of rows do not matter.
+    assert mauchly(TwoWayTable.of(y).covariance, n - 1.0) == pytest.approx(expected, rel=1e-10)
+
+
+def test_mauchlys_test_has_its_level():
+    rng = np.random.default_rng(6)
+    p = []
+    for _ in range(400):
+        values = rng.normal(size=(30, 1)) + rng.normal(size=(30, 4))
+        p.append(mauchly(np.cov(values, rowvar=False), 29.0))
+    assert stats.kstest(p, "uniform").pvalue > 0.01
+
+
+def test_columns_without_contrasts_are_spherical_and_exact_dependence_is_not():
+    common = np.arange(8.0)[:, None]
+    assert mauchly(np.cov(common + np.zeros(4), rowvar=False), 7.0) == 1.0
+    rng = np.random.default_rng(1)
+    one = rng.normal(size=(8, 1)) @ np.array([[1.0, -1.0, 0.0, 0.0]])
+    assert mauchly(np.cov(one, rowvar=False), 7.0) < 1e-6
