@@ -13,7 +13,7 @@ from vcomp.evals.score_rows import check_varying, distinct
 from vcomp.exceptions import DataError
 from vcomp.gtheory import DStudy
 from vcomp.inference.pairwise import PairwiseComparisons
-from vcomp.model import VarianceComponentsModel, VarianceComponentsResults
+from vcomp.model import VarianceComponentsModel, VarianceComponentsResults, model_of_same_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,7 +119,9 @@ def fit_of_models(roles: Roles, table: pd.DataFrame) -> VarianceComponentsResult
     return _least_squares(roles.formula, table)
 
 
-def fitted(formula: str, table: pd.DataFrame, roles: Roles) -> VarianceComponentsResults:
+def fitted(
+    formula: str, table: pd.DataFrame, roles: Roles, known: VarianceComponentsResults | None = None
+) -> VarianceComponentsResults:
     """Return the fit, of many repeated scores from their sums in cells.
 
     Parameters
@@ -127,7 +129,11 @@ def fitted(formula: str, table: pd.DataFrame, roles: Roles) -> VarianceComponent
     formula : with models fixed or sampled
     table : a row for each score
     roles : of its columns
+    known : another fit of the table, whose sums are used where they suffice
     """
+    model = None if known is None else model_of_same_rows(known, formula)
+    if model is not None:
+        return model.fit()
     stream = True if roles.repetition and len(table) >= _SUMMED else None
     return VarianceComponentsModel.from_formula(formula, table, stream=stream).fit()
 

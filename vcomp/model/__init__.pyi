@@ -9,4 +9,5 @@ from .row_access import cell_means as cell_means
 from .row_access import compared_fit as compared_fit
 from .row_access import fitted_again as fitted_again
 from .row_access import kept_response as kept_response
+from .row_access import model_of_same_rows as model_of_same_rows
 from .row_access import record_of as record_of

@@ -24,10 +24,11 @@ from vcomp.estimators.likelihood import (
     prediction_engine,
 )
 from vcomp.exceptions import DataError, EstimationError, VcompError, guarded
+from vcomp.formula import parse
 from vcomp.inference import hypotheses, resampling
 from vcomp.model.record import FitRecord
 from vcomp.numerics import solve_positive
-from vcomp.statistics import tabulate
+from vcomp.statistics import sum_again, tabulate
 from vcomp.statistics.batches import SummedData
 
 if TYPE_CHECKING:
@@ -501,6 +502,24 @@ def cell_means(res: Fitted, rows: str, columns: str) -> tuple[FloatArray, pd.Ind
     empty = np.full(found.sums.shape, np.nan)
     means = np.divide(found.sums, found.counts, out=empty, where=found.counts > 0.0)
     return means, data.design.facets[of].levels
+
+
+def model_of_same_rows(res: Fitted, formula: str) -> Any:
+    """Return the model of another formula of the rows of a fit, from its sums.
+
+    Parameters
+    ----------
+    res : the fit
+    formula : with the same response, facets and columns of its fixed part
+
+    Returns
+    -------
+    VarianceComponentsModel
+        None if the sums do not suffice.
+    """
+    access = require_rows(res._rows)
+    data = sum_again(access.data, parse(formula))
+    return None if data is None else type(access.model)(formula, data)
 
 
 def fitted_again(res: Fitted) -> tuple[resampling.GeneratingFit, Design]:

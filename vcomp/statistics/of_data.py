@@ -108,3 +108,29 @@ def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
     seconds = {"read": decided - begun, "gather": perf_counter() - decided}
     again = partial(batches.Batches, formula, source)
     return replace(summed, again=again, parts=again, seconds=seconds)
+
+
+def sum_again(data: SummedData, formula: Formula) -> SummedData | None:
+    """Return the design and the statistics of the same rows for another formula.
+
+    Parameters
+    ----------
+    data : of a formula of the same response
+    formula : with facets and columns of that
+
+    Returns
+    -------
+    Those of the cells that `data` have; None if these do not suffice.
+
+    Raises
+    ------
+    DesignError
+        As :func:`vcomp.fit`.
+    """
+    begun = perf_counter()
+    sums = None if data.sums is None else batches.with_formula(data.sums, formula, data.reading)
+    if sums is None:
+        return None
+    found = finish(sums, data.reading)
+    seconds = {"gather": perf_counter() - begun}
+    return replace(found, again=data.again, parts=data.parts, seconds=seconds)

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import vcomp
+from vcomp.model import cell_means, model_of_same_rows
 from vcomp.statistics.groupings import product_group_sums
 
 
@@ -120,3 +121,56 @@ def test_sums_of_groups_need_no_columns_of_a_wide_factor() -> None:
     np.testing.assert_allclose(made.group_sums.parts, product_group_sums(products).parts)
     np.testing.assert_allclose(made.group_sums.total, product_group_sums(products).total)
     np.testing.assert_array_equal(made.group_sums.finer, product_group_sums(products).finer)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("values", [2, 5])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (_CROSSED, "score ~ (1|model) + (1|item) + (1|model:item)"),
+        (_CROSSED, "score ~ (1|model) + (1|item)"),
+        (
+            "score ~ C(model) * C(task) + (1|task:item) + (1|model:item)",
+            "score ~ C(task) + (1|model) + (1|model:task) + (1|item)",
+        ),
+    ],
+)
+def test_another_formula_has_the_sums_of_the_same_cells(
+    first: str, second: str, missing: float, values: int
+) -> None:
+    """Rows are read for the first formula alone."""
+    data = _scores(5, 24, 4, missing)
+    rng = np.random.default_rng(2)
+    data["score"] = np.where(data["score"] > 0.0, rng.integers(1, values, len(data)), 0.0)
+    frames = _Frames(data)
+    fitted = vcomp.fit(first, frames, stream=True)
+    passes = frames.passes
+    model = model_of_same_rows(fitted, second)
+    assert model is not None
+    found, expected = model.fit(), vcomp.fit(second, data)
+    assert frames.passes == passes
+    np.testing.assert_allclose(found.vcomp, expected.vcomp, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(found.params, expected.params, rtol=1e-9)
+    assert found.llf == pytest.approx(expected.llf, rel=1e-10)
+    robust = [fit.conf_int(interval="robust").to_numpy() for fit in (found, expected)]
+    np.testing.assert_allclose(*robust, rtol=1e-6, atol=1e-9)
+
+
+def test_facets_that_were_not_read_are_not_derived() -> None:
+    fitted = vcomp.fit(_CROSSED, _scores(4, 12, 3, 0.0), stream=True)
+    assert model_of_same_rows(fitted, "score ~ (1|model) + (1|task)") is None
+    assert model_of_same_rows(fitted, "score ~ run + (1|model) + (1|item)") is None
+    in_memory = vcomp.fit(_CROSSED, _scores(4, 12, 3, 0.0))
+    assert model_of_same_rows(in_memory, "score ~ (1|model) + (1|item)") is None
+
+
+def test_cell_means_are_those_of_pandas() -> None:
+    data = _scores(4, 12, 3, 0.4)
+    expected = data.pivot_table("score", "item", "model")
+    for stream in (True, False):
+        fitted = vcomp.fit("score ~ (1|model) + (1|item) + (1|model:item)", data, stream=stream)
+        found, levels = cell_means(fitted, "item", "model")
+        assert list(levels) == list(expected.columns)
+        away = found - expected.to_numpy()
+        np.testing.assert_allclose(away - np.nanmean(away), 0.0 * away, atol=1e-12)

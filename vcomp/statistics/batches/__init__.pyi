@@ -1,10 +1,11 @@
 from .cell_sums import CellSums as CellSums
-from .cell_sums import restated as restated
 from .on_dask import gather_on_dask as gather_on_dask
 from .on_dask import parts_on_dask as parts_on_dask
 from .on_dask import source_on_dask as source_on_dask
 from .passes import Batches as Batches
 from .passes import gather as gather
+from .restated_sums import restated as restated
+from .restated_sums import with_formula as with_formula
 from .stored import read_sums as read_sums
 from .stored import write_sums as write_sums
 from .summed import SummedData as SummedData

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,10 @@ from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.data import kind_of
 from vcomp.design import Centre, Chunk, Facet, Grid, TermDesign, are_nested
 from vcomp.exceptions import DataError
-from vcomp.formula import FixedPart, Formula
+from vcomp.formula import FixedPart
 from vcomp.numerics import check_memory
-from vcomp.statistics.batches.cell_table import CellTable, EveryCell, joined
-from vcomp.statistics.batches.collapsed_cells import PartSums, collapse_plan
+from vcomp.statistics.batches.cell_table import CellTable, EveryCell
+from vcomp.statistics.batches.collapsed_cells import PartSums
 from vcomp.statistics.batches.row_coding import CellPlaces, RowCoding
 from vcomp.statistics.batches.survey import FacetSurvey, Survey, united_facets
 
@@ -386,64 +386,6 @@ def _moved(
 def _rows_of(varying: BoolArray) -> IntArray:
     """Return the row of each varying column of X in a table."""
     return np.cumsum(varying, dtype=np.int32)
-
-
-def restated(sums: CellSums, formula: Formula, columns: Mapping[str, str]) -> CellSums | None:
-    """Return the sums of the same rows for another formula, without reading the rows again.
-
-    Parameters
-    ----------
-    formula : of the same response, with some of the facets under other names
-    columns : facets of the sums by their names in the formula
-
-    Returns
-    -------
-    Sums of the cells of the formula's facets; None if cells were collapsed into other groups than
-    the formula needs.
-    """
-    known = sums.coding.formula.level_columns
-    kept = [known.index(columns.get(f, f)) for f in formula.level_columns]
-    survey = _survey_of(sums.coding.survey, kept)
-    coding = replace(sums.coding, formula=formula, survey=survey)
-    same = kept == list(range(len(known)))
-    if sums.collapsed is None:
-        table = sums.table if same else _joined(sums, coding, kept)
-        return CellSums(coding, table)
-    plan, before = collapse_plan(coding) if same else None, sums.collapsed.plan.groupings
-    if plan is None:
-        return None
-    now = plan.groupings
-    alike = len(now.codes) == len(before.codes) and np.array_equal(now.order, before.order)
-    if not (alike and all(map(np.array_equal, now.codes, before.codes))):
-        return None
-    return replace(sums, coding=coding, collapsed=replace(sums.collapsed, plan=plan))
-
-
-def _survey_of(survey: Survey, kept: list[int]) -> Survey:
-    """Return the survey of some of the facets, in another order."""
-    now = {facet: k for k, facet in enumerate(kept)}
-    determined = {
-        (now[inner], now[outer]): level
-        for (inner, outer), level in survey.determined.items()
-        if inner in now and outer in now
-    }
-    return replace(survey, facets=tuple(survey.facets[k] for k in kept), determined=determined)
-
-
-def _joined(sums: CellSums, coding: RowCoding, kept: list[int]) -> CellTable:
-    """Return the cells of some of the facets, each the sum of several of the present cells."""
-    at, table = sums.table.filled()
-    codes, places = sums.coding.places.codes(at), coding.places
-    moved = places.of_rows([codes[k] for k in kept])
-    if not table.may_fill_grid:
-        return joined(replace(table, places=moved))
-    if dense_places(places.size, coding.survey.n):
-        check_table(places.size, coding.n_columns)
-        every = EveryCell(places.size, coding.n_columns, powers=True).made()
-        return every + replace(table, places=moved)
-    distinct, at = np.unique(moved, return_inverse=True)
-    nothing = EveryCell(distinct.size, coding.n_columns, powers=True).made()
-    return replace(nothing + replace(table, places=at), places=distinct)
 
 
 def rows_of_cells(coding: RowCoding, table: CellTable, terms: tuple[TermDesign, ...]) -> Chunk:

@@ -273,7 +273,7 @@ def learn_in_passes(
     if formula.intercept_only and not formula.has_slopes:
         return coding
     if is_final and coding.sums_plainly:
-        fixed = _coding_in_cells(coding, reading.environment)
+        fixed = coding_in_cells(coding, reading.environment)
         if fixed is not None:
             return replace(coding, fixed=fixed, fixed_in_cells=True)
 
@@ -288,10 +288,15 @@ def learn_in_passes(
     return _with_columns(coding, passes, is_final=is_final)
 
 
-def _coding_in_cells(coding: RowCoding, environment: Any) -> FixedPart | None:
+def coding_in_cells(coding: RowCoding, environment: Any) -> FixedPart | None:
     """Return the coding of a fixed part of facets alone, which is constant in the cells.
 
     None if it has other columns, or depends on how often levels occur.
+
+    Parameters
+    ----------
+    coding : with an intercept in place of the fixed part
+    environment : the calling scope of the formula
     """
     formula, facets = coding.formula, coding.survey.facets
     if not set(coding.kinds.levels) or not set(coding.kinds.levels) <= set(formula.facets):

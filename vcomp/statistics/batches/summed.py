@@ -30,14 +30,18 @@ from vcomp.display import memory
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.formula import OmittedColumns
 from vcomp.numerics import MixedColumns, slices
-from vcomp.statistics.batches.cell_sums import cells_with_scores, rows_of_cells, with_effects
+from vcomp.statistics.batches.cell_sums import (
+    CellSums,
+    cells_with_scores,
+    rows_of_cells,
+    with_effects,
+)
 from vcomp.statistics.groupings import Groupings, find_groupings, split_columns
 from vcomp.statistics.statistics import Statistics
 from vcomp.statistics.strata import Cells, StratumStatistics
 from vcomp.statistics.stratification import MOST_AXES, layout_of, strata_of
 
 if TYPE_CHECKING:
-    from vcomp.statistics.batches.cell_sums import CellSums
     from vcomp.statistics.batches.cell_table import CellTable
     from vcomp.statistics.batches.collapsed_cells import CollapsePlan, PartSums
     from vcomp.statistics.batches.passes import Batches
@@ -102,6 +106,8 @@ class SummedData:
     weights : of the rows; None if they count alike
     mean_offset : of the rows; None without offsets, or where it is not known
     moments : of the columns of X, each row counted once, where the sums have weights
+    sums : cells whose levels determine the columns of X, from which other formulas have theirs;
+        None of other data
     seconds : time of each stage
     """
 
@@ -119,6 +125,7 @@ class SummedData:
     weights: WeightsOfRows | None = None
     mean_offset: float | None = None
     moments: XSums | None = None
+    sums: CellSums | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def without_columns(self, left_out: OmittedColumns, constant: FloatArray) -> SummedData:
@@ -535,7 +542,8 @@ def _of_cells_with_levels(coding: RowCoding, table: CellTable, reading: Reading)
     """Return the statistics of cells whose levels determine the columns of X."""
     formula, survey, fixed = coding.formula, coding.survey, coding.fixed
     n_levels, grid = coding.places.n_levels, _grid(coding, table)
-    table = table.filled()[1]  # of cells without rows nothing is kept
+    places, table = table.filled()  # of cells without rows nothing is kept
+    table = table if places.size == coding.places.size else replace(table, places=places)
     cells = rows_of_cells(coding, table, ())
     codes, m, counts = cells.compact_codes, cells.response.size, cells.counts
     columns = coding.fixed_columns(codes)
@@ -569,6 +577,7 @@ def _of_cells_with_levels(coding: RowCoding, table: CellTable, reading: Reading)
         _response_sums(coding, table),
         reading,
         cells_with_scores=partial(cells_with_scores, coding, table, rows),
+        sums=CellSums(coding, table),
     )
 
 
