@@ -6,7 +6,12 @@ from .level_grid import Alike as Alike
 from .level_grid import LevelGrid as LevelGrid
 from .level_grid import added_up as added_up
 from .level_grid import find_level_grid as find_level_grid
+from .nested_tables import ColumnTable as ColumnTable
+from .nested_tables import NestedTable as NestedTable
+from .nested_tables import find_column_table as find_column_table
+from .nested_tables import find_nested_table as find_nested_table
 from .of_data import read_data as read_data
+from .of_data import sum_again as sum_again
 from .of_data import sum_rows as sum_rows
 from .stacks import Stack as Stack
 from .stacks import StackLayout as StackLayout
@@ -22,9 +27,7 @@ from .two_term_tables import LEAST_FILLED as LEAST_FILLED
 from .two_term_tables import MOST_LEVELS as MOST_LEVELS
 from .two_term_tables import CellTotals as CellTotals
 from .two_term_tables import CrossedTable as CrossedTable
-from .two_term_tables import NestedTable as NestedTable
 from .two_term_tables import find_crossed_table as find_crossed_table
-from .two_term_tables import find_nested_table as find_nested_table
 from .two_term_tables import tabulate as tabulate
 from .wide_products import WideProducts as WideProducts
 from .wide_products import find_wide_products as find_wide_products

@@ -22,16 +22,17 @@ from vcomp.statistics.groupings import (
     resum_groups,
     stratum_group_sums,
 )
+from vcomp.statistics.nested_tables import (
+    LEAST_GROUPS,
+    ColumnTable,
+    NestedTable,
+    find_column_table,
+    find_nested_table,
+)
 from vcomp.statistics.slope_sums import accumulate_slopes, resum_slopes
 from vcomp.statistics.strata import StratumStatistics, has_wide_factor
 from vcomp.statistics.stratification import CompletedGrid, complete, refill, stratify
-from vcomp.statistics.two_term_tables import (
-    LEAST_GROUPS,
-    CrossedTable,
-    NestedTable,
-    find_crossed_table,
-    find_nested_table,
-)
+from vcomp.statistics.two_term_tables import CrossedTable, find_crossed_table
 from vcomp.statistics.wide_products import WideProducts, find_wide_products
 
 if TYPE_CHECKING:
@@ -360,6 +361,16 @@ class Statistics:
         known = self.alike.nested_table
         return None if known is None else known.with_response(self.cells)
 
+    @cached_property
+    def column_table(self) -> ColumnTable | None:
+        """The table of two nested terms of many groups and a term of its columns, or None."""
+        if self.strata is not None or self.make_cells is None or self.blocks is not None:
+            return None
+        if self.alike is None:
+            return find_column_table(self.cells) if sum(self.cells.sizes) >= LEAST_GROUPS else None
+        known = self.alike.column_table
+        return None if known is None else known.with_response(self.cells)
+
     @property
     def needed_wide(self) -> WideProducts | None:
         """The same as :attr:`wide`; None where a table has the products of all columns of X."""
@@ -384,8 +395,8 @@ class Statistics:
     @cached_property
     def group_sums(self) -> GroupSums:
         """Sums over groups and pairs of groups, for analysis of variance."""
-        if self.nested_table is not None:
-            return self.nested_table.group_sums()
+        if (table := self.nested_table or self.column_table) is not None:
+            return table.group_sums()
         if self.alike is not None:
             sums = self.cross_products if self.strata is None else self.strata
             return resum_groups(self.alike.group_sums, sums)
@@ -400,12 +411,14 @@ class Statistics:
     @cached_property
     def sums(
         self,
-    ) -> StratumStatistics | NestedTable | WideProducts | CrossedTable | CrossProducts:
+    ) -> (
+        StratumStatistics | NestedTable | ColumnTable | WideProducts | CrossedTable | CrossProducts
+    ):
         """The strata, or the sums that take the least memory."""
         if self.strata is not None:
             return self.strata
-        if self.nested_table is not None:
-            return self.nested_table
+        if (table := self.nested_table or self.column_table) is not None:
+            return table
         if self.wide is not None:
             return self.wide
         return self.cross_products if self.crossed is None else self.crossed

@@ -19,13 +19,14 @@ from tests.helpers.cases import alternately
 from tests.helpers.designs import DESIGNS, GRIDS, balanced, gridded, unbalanced
 from tests.helpers.unit_probes import AllUnits
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.estimators.likelihood.column_likelihood import ColumnTermLikelihood
 from vcomp.estimators.likelihood.crossed import CrossedLikelihood
 from vcomp.estimators.likelihood.incomplete import CompletedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood
 from vcomp.estimators.likelihood.levels import LevelsLikelihood
 from vcomp.estimators.likelihood.nested_likelihood import NestedTableLikelihood
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
-from vcomp.statistics import find_nested_table
+from vcomp.statistics import find_column_table, find_nested_table
 
 EXTENDED = np.longdouble
 
@@ -68,6 +69,7 @@ def with_fixed(fixed, formula_and_data):
 
 TWO = "y ~ (1|a) + (1|b)"
 ITEMS = "y ~ C(m) + (1|i) + (1|m:i)"
+COLUMNS = "y ~ (1|m) + (1|i) + (1|m:i)"
 THREE = "y ~ (1|m) + (1|i) + (1|p) + (1|m:i) + (1|m:p) + (1|i:p)"
 INSIDE = "y ~ (1|p) + (1|t) + (1|t:d) + (1|p:t) + (1|p:a:t) + (1|p:t:d)"
 AXES = "y ~ (1|p) + (1|a) + (1|i) + (1|d) + (1|p:a) + (1|p:i) + (1|a:i) + (1|p:d)"
@@ -192,6 +194,10 @@ CASES = {
     "table, inner term first": case(
         "table blocked", "y ~ C(m) + (1|m:i) + (1|i)", scores(0.6, times=2, m=4, i=12)
     ),
+    "column": case("column blocked", COLUMNS, scores(0.6, times=3, m=4, i=12)),
+    "column, inner term first": case(
+        "column blocked", "y ~ C(m % 2) + (1|m:i) + (1|m) + (1|i)", scores(0.6, times=2, m=4, i=12)
+    ),
     "table, single scores and no mean": case(
         "table", "y ~ 0 + m + (1|i) + (1|m:i)", scores(0.8, times=2, m=3, i=9)
     ),
@@ -236,7 +242,14 @@ def table(stats, reml):
     return sums and NestedTableLikelihood(sums, reml=reml)
 
 
-ENGINES = {f.__name__: f for f in (strata, blocked, crossed, levels, table, holes, iterative)}
+def column(stats, reml):
+    sums = find_column_table(stats.cells)
+    return sums and ColumnTermLikelihood(sums, reml=reml)
+
+
+ENGINES = {
+    f.__name__: f for f in (strata, blocked, crossed, levels, table, column, holes, iterative)
+}
 
 SOLVED = {"holes": 1e-7, "iterative": 1e-7}
 """Relative accuracy of engines whose solves end at 1e-10 and 1e-14 of their right-hand sides; of

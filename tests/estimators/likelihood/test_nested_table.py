@@ -10,7 +10,7 @@ import pytest
 
 import vcomp
 from vcomp.estimators.likelihood.nested_likelihood import NestedTableLikelihood
-from vcomp.statistics import find_nested_table
+from vcomp.statistics import find_column_table, find_nested_table
 from vcomp.statistics.groupings import product_group_sums
 
 FORMULA = "score ~ C(model) + (1|item) + (1|model:item)"
@@ -76,6 +76,57 @@ def test_group_sums_of_a_table_are_those_of_pair_tables(formula):
         np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), atol=1e-12)
 
 
+COLUMNS = "score ~ (1|model) + (1|item) + (1|model:item)"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("formula", [COLUMNS, "score ~ (1|model:item) + (1|item) + (1|model)"])
+def test_models_as_a_term_have_the_maximum_of_elimination(many, stream, formula):
+    fit = vcomp.fit(formula, many, stream=stream)
+    assert fit.engine.startswith("levels")
+    assert "in one table" in fit.engine
+    wanted = vcomp.fit(formula, many, engine="blocked")
+    np.testing.assert_allclose(fit.vcomp, wanted.vcomp, rtol=1e-7)
+    assert fit.llf == pytest.approx(wanted.llf, abs=1e-7)
+    np.testing.assert_allclose(fit.bse, wanted.bse, rtol=1e-6)
+    robust, other = (of.conf_int(interval="robust") for of in (fit, wanted))
+    np.testing.assert_allclose(robust, other, rtol=1e-6)
+    for term, effects in wanted.random_effects.items():
+        numbers = effects.select_dtypes("number")
+        found = fit.random_effects[term][numbers.columns]
+        np.testing.assert_allclose(found, numbers, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.4])
+@pytest.mark.parametrize("formula", [COLUMNS, "score ~ (1|model:item) + (1|item) + (1|model)"])
+def test_group_sums_with_columns_are_those_of_pair_tables(formula, missing):
+    data = scores(4, 12, 3, missing)
+    stats = vcomp.VarianceComponentsModel(formula, data).statistics
+    table = find_column_table(stats.cells)
+    wanted = product_group_sums(stats.cross_products)
+    for name in (f.name for f in fields(wanted)):
+        np.testing.assert_allclose(
+            getattr(table.group_sums(), name), getattr(wanted, name), atol=1e-12
+        )
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "score ~ 1 + (1|item) + (1|model:item)",
+        "score ~ x + (1|model) + (1|item) + (1|model:item)",
+        "score ~ 0 + (1|model) + (1|item) + (1|model:item)",
+        "score ~ 1 + (1|model) + (1|item) + (1|run)",
+    ],
+)
+def test_other_designs_have_no_table_with_columns(formula):
+    data = scores(4, 12, 3, 0.2).assign(
+        run=lambda table: table.groupby(["model", "item"]).cumcount()
+    )
+    cells = vcomp.VarianceComponentsModel(formula, data).statistics.cells
+    assert find_column_table(cells) is None
+
+
 @pytest.mark.parametrize(
     "formula",
     [
@@ -101,3 +152,5 @@ def test_columns_that_vary_within_cells_have_no_table():
 def test_a_table_that_is_mostly_empty_is_not_formed():
     cells = vcomp.VarianceComponentsModel(FORMULA, scores(12, 40, 3, 0.96)).statistics.cells
     assert find_nested_table(cells) is None
+    cells = vcomp.VarianceComponentsModel(COLUMNS, scores(12, 40, 3, 0.96)).statistics.cells
+    assert find_column_table(cells) is None

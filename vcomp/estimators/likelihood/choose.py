@@ -20,11 +20,12 @@ from vcomp.statistics import CrossProducts, Statistics
 if TYPE_CHECKING:
     from vcomp.estimators.likelihood.blocked import BlockedLikelihood
     from vcomp.estimators.likelihood.blocked_covariance import Eliminations
+    from vcomp.estimators.likelihood.column_likelihood import ColumnTermLikelihood
     from vcomp.estimators.likelihood.crossed import CrossedLikelihood
     from vcomp.estimators.likelihood.levels import LevelsLikelihood
     from vcomp.estimators.likelihood.matrices_likelihood import MatricesLikelihood
     from vcomp.estimators.likelihood.nested_likelihood import NestedTableLikelihood
-    from vcomp.statistics import CompletedGrid, NestedTable
+    from vcomp.statistics import CompletedGrid
 
 # Imports of engines are deferred for start-up time: a fit uses one of them.
 
@@ -81,7 +82,13 @@ class EngineLimits:
     seconds_per_effect: float = COSTS.elimination.column
     free_bytes: Callable[[], float] = available_bytes
 
-    def allow(self, engine: CrossedLikelihood | LevelsLikelihood | NestedTableLikelihood) -> bool:
+    def allow(
+        self,
+        engine: CrossedLikelihood
+        | LevelsLikelihood
+        | NestedTableLikelihood
+        | ColumnTermLikelihood,
+    ) -> bool:
         """Return whether an exact engine evaluates in time and fits into memory."""
         return engine.seconds <= self.seconds and engine.bytes <= 0.8 * self.free_bytes()
 
@@ -150,8 +157,8 @@ def choose_engine(
             "equally often, or terms that are all nested; use engine='auto'"
         )
     if engine == "levels":
-        if stats.nested_table is not None:
-            return _of_nested_table(stats.nested_table, reml=reml)
+        if (table := _of_table(stats, reml=reml)) is not None:
+            return table
         _check_columns(stats, engine)
         if stats.crossed is not None:
             from vcomp.estimators.likelihood.crossed import CrossedLikelihood
@@ -216,8 +223,8 @@ def residual_forms(stats: Statistics) -> FloatArray:
     """
     if stats.strata is not None:
         return StrataLikelihood(stats.strata, reml=True).quadratic_forms()
-    if stats.nested_table is not None:
-        return _of_nested_table(stats.nested_table, reml=True).quadratic_forms()
+    if (table := _of_table(stats, reml=True)) is not None:
+        return table.quadratic_forms()
     from vcomp.estimators.likelihood.fixed_part import Projector
 
     if stats.wide is not None:
@@ -429,10 +436,9 @@ def _without_strata(
     names: Sequence[str] | None = None,
 ) -> LikelihoodEngine:
     """Return the best engine other than strata: an exact one, or that of `iterative`."""
-    if (table := stats.nested_table) is not None:
-        nested = _of_nested_table(table, reml=reml)
-        if limits.allow(nested):
-            return nested
+    table = _of_table(stats, reml=reml)
+    if table is not None and limits.allow(table):
+        return table
     if stats.wide is not None:
         # Other engines form (p, p) matrices.
         return _blocked(stats, limits, reml=reml, names=names, most_seconds=limits.seconds)
@@ -496,10 +502,19 @@ def _crossed(stats: Statistics, limits: EngineLimits, *, reml: bool) -> CrossedL
     return crossed if limits.allow(crossed) else None
 
 
-def _of_nested_table(table: NestedTable, *, reml: bool) -> NestedTableLikelihood:
-    from vcomp.estimators.likelihood.nested_likelihood import NestedTableLikelihood
+def _of_table(
+    stats: Statistics, *, reml: bool
+) -> NestedTableLikelihood | ColumnTermLikelihood | None:
+    """Return the engine of two nested terms, or also one of columns, in a table; None without."""
+    if stats.nested_table is not None:
+        from vcomp.estimators.likelihood.nested_likelihood import NestedTableLikelihood
 
-    return NestedTableLikelihood(table, reml=reml)
+        return NestedTableLikelihood(stats.nested_table, reml=reml)
+    if stats.column_table is not None:
+        from vcomp.estimators.likelihood.column_likelihood import ColumnTermLikelihood
+
+        return ColumnTermLikelihood(stats.column_table, reml=reml)
+    return None
 
 
 def _levels(stats: Statistics, limits: EngineLimits, *, reml: bool) -> LevelsLikelihood | None:

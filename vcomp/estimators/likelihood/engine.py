@@ -23,7 +23,14 @@ from vcomp.statistics import CrossProducts, StratumStatistics
 
 if TYPE_CHECKING:
     from vcomp.estimators.likelihood.surface import NodeValues
-    from vcomp.statistics import CrossedTable, LevelGrid, NestedTable, Statistics, WideProducts
+    from vcomp.statistics import (
+        ColumnTable,
+        CrossedTable,
+        LevelGrid,
+        NestedTable,
+        Statistics,
+        WideProducts,
+    )
 
 InformationKind = Literal["observed", "expected", "average"]
 
@@ -437,7 +444,13 @@ class SummedEngine:
     """Base of engines: sizes and sums of squares of their statistics."""
 
     stats: (
-        CrossProducts | WideProducts | StratumStatistics | LevelGrid | CrossedTable | NestedTable
+        CrossProducts
+        | WideProducts
+        | StratumStatistics
+        | LevelGrid
+        | CrossedTable
+        | NestedTable
+        | ColumnTable
     )
     name: ClassVar[str]
     cancellation: ClassVar[Cancellation] = "none"

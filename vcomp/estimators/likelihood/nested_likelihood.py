@@ -120,28 +120,38 @@ class NestedTableLikelihood(TotalsEngine[_TablePoint]):
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`."""
         beta, cov_beta = self.fixed_effects(v)
+        levels = self.table.levels
+
+        def variances() -> tuple[tuple[FloatArray, ...], tuple[FloatArray, ...]]:
+            return self.variances(v, levels @ cov_beta @ levels.T)
+
+        return Solution(beta, cov_beta, self.effects(v, levels @ beta), variances)
+
+    def effects(self, v: FloatArray, fitted: FloatArray) -> tuple[FloatArray, ...]:
+        """Return the predicted effects of the terms.
+
+        Parameters
+        ----------
+        v : components, the residual last
+        fitted : (m,) what the scores of each column have without them
+        """
         table, a, b = self.table, self._a, self._b
-        fitted = table.levels @ beta
         of_outer, of_cells = np.empty(len(table.counts)), np.empty(table.counts.shape)
         for part, rows in self._parts(v):
             away = rows.y - fitted
             sums = np.einsum("rm,rm->r", rows.w, away)
             of_outer[part] = v[a] * rows.left * sums
             of_cells[part] = v[b] * rows.w * (away - (rows.kappa * sums)[:, None])
-        effects = self._in_order(of_outer, of_cells)
+        return self._in_order(of_outer, of_cells)
 
-        def variances() -> tuple[tuple[FloatArray, ...], tuple[FloatArray, ...]]:
-            return self._variances(v, table.levels @ cov_beta @ table.levels.T)
-
-        return Solution(beta, cov_beta, effects, variances)
-
-    def _variances(
+    def variances(
         self, v: FloatArray, H: FloatArray
     ) -> tuple[tuple[FloatArray, ...], tuple[FloatArray, ...]]:
         """Return the variances of prediction and conditional ones, eqs. (9.3) and (9.4).
 
         Parameters
         ----------
+        v : components, the residual last
         H : (m, m) covariances of the fixed parts of the columns
         """
         table, a, b = self.table, float(v[self._a]), float(v[self._b])
@@ -183,6 +193,11 @@ class NestedTableLikelihood(TotalsEngine[_TablePoint]):
     def _parts(self, v: FloatArray) -> Iterator[tuple[slice, _OuterGroups]]:
         for part in self._slabs():
             yield part, self._rows(v, part)
+
+    def totals(self, v: FloatArray, *, second: bool) -> Totals:
+        """Return the forms at `v`, with second ones if requested."""
+        point = self._at(v)
+        return self._squares(point) if second else point.total
 
     def _total(self, point: _TablePoint) -> Totals:
         return point.total

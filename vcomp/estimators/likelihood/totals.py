@@ -30,7 +30,7 @@ from vcomp.numerics import Positive, solve, solve_positive
 from vcomp.statistics import StratumStatistics
 
 if TYPE_CHECKING:
-    from vcomp.statistics import CrossedTable, LevelGrid, NestedTable, Statistics
+    from vcomp.statistics import ColumnTable, CrossedTable, LevelGrid, NestedTable, Statistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ class TotalsEngine(LastPoint[AnyPoint], ExactEngine, SummedEngine):
     """Base of engines whose points have :class:`Totals`, and exact informations of all kinds."""
 
     sums_of: ClassVar[str]
-    stats: StratumStatistics | LevelGrid | CrossedTable | NestedTable
+    stats: StratumStatistics | LevelGrid | CrossedTable | NestedTable | ColumnTable
     reml: bool
 
     def __init__(self, stats: Any, *, reml: bool) -> None:
