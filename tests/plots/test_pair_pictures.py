@@ -99,3 +99,25 @@ def test_ranks_are_dots_on_the_lines_of_their_sets(compared):
         plots.rank_sets(many[["rank"]])
     with pytest.raises(DataError, match="there is no level to draw"):
         plots.rank_sets(many.iloc[:0])
+
+
+def test_a_leaderboard_has_intervals_groups_and_ranks():
+    table = TABLE.assign(low=TABLE["mean"] - 0.1, high=TABLE["mean"] + 0.2)
+    k = len(table)
+    table = table.assign(rank=range(1, k + 1), rank_low=1, rank_high=k)
+    table.loc[table.index[-1], ["low", "high"]] = [-np.inf, np.inf]
+    scores, ranks = plots.leaderboard(table, alpha=0.1, facet="run")
+    assert scores.get_xlabel().startswith("mean of the run, 90 % interval\n")
+    left, right = scores.get_xlim()
+    ends = [[x for x, _ in bar] for bar in scores.collections[0].get_segments()]
+    np.testing.assert_allclose(ends[:-1], table[["low", "high"]].to_numpy()[:-1])
+    assert left < min(table["low"].iloc[:-1])
+    assert ends[-1][0] == pytest.approx(left, abs=0.2 * (right - left))
+    of_groups = plots.alike_groups(TABLE, facet="run")
+    assert len(scores.lines) >= len(of_groups.lines)
+    spans = [[x for x, _ in bar] for bar in ranks.collections[0].get_segments()]
+    assert spans == [[1.0, float(k)]] * k
+    with pytest.raises(vcomp.DataError, match="there are 1 axes for 2 pictures"):
+        plots.leaderboard(table, ax=scores)
+    with pytest.raises(vcomp.DataError, match="rank_low"):
+        plots.leaderboard(table.drop(columns="rank_low"))

@@ -27,5 +27,6 @@ from .dots import influence as influence
 from .dots import items as items
 from .dots import measures as measures
 from .pair_plots import alike_groups as alike_groups
+from .pair_plots import leaderboard as leaderboard
 from .pair_plots import pair_p_values as pair_p_values
 from .pair_plots import rank_sets as rank_sets

@@ -16,8 +16,11 @@ from vcomp.plots.canvas import (
     legend,
     name_rows,
     new_axes,
+    numbers,
+    panels,
     require_columns,
     tidy_axes,
+    whiskers,
 )
 
 if TYPE_CHECKING:
@@ -39,8 +42,61 @@ _STEPS = (1.0, 0.2, 0.02)
 _STRENGTHS = (0.35, 0.65, 1.0)
 
 
+def leaderboard(
+    table: pd.DataFrame,
+    *,
+    alpha: float = 0.05,
+    facet: str = "level",
+    plural: str = "",
+    ax: Any | None = None,
+) -> list[Any]:
+    """Draw the means of levels with intervals and groups, and next to them ranks with their sets.
+
+    Parameters
+    ----------
+    table : one row per level, the best first, with the columns of :func:`alike_groups`, low and
+        high among them, and rank, rank_low and rank_high
+    alpha, facet, plural : as for :func:`alike_groups`
+    ax : two matplotlib axes to draw on; those of a new figure if None
+
+    Returns
+    -------
+    list of matplotlib.axes.Axes
+
+    Raises
+    ------
+    DataError
+        If a column is missing, there is no level, or there are not two axes.
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> table = pd.DataFrame({"mean": [0.4, 0.3], "low": [0.3, 0.2], "high": [0.5, 0.4],
+    ...                       "group": ["a", "a"], "rank": [1, 2], "rank_low": [1, 1],
+    ...                       "rank_high": [2, 2]}, list("xy"))
+    >>> scores, ranks = leaderboard(table, facet="model", ax=Figure().subplots(1, 2))
+    >>> scores.get_xlabel().splitlines()[0], ranks.get_xlabel()
+    ('mean of the model, 95 % interval', 'rank of the model, with its confidence set')
+    """
+    require_columns(table, ("low", "high", "rank", "rank_low", "rank_high"), "the table of scores")
+    scores, places = panels(ax, 2, (5.0, _height(len(table))))
+    words = {"facet": facet, "plural": plural}
+    alike_groups(table, alpha=alpha, **words, ax=scores)
+    sets = table[["rank", "rank_low", "rank_high"]].set_axis(["rank", "low", "high"], axis=1)
+    rank_sets(sets, **words, ax=places)
+    return [scores, places]
+
+
 def alike_groups(
-    table: pd.DataFrame, *, facet: str = "level", plural: str = "", ax: Any | None = None
+    table: pd.DataFrame,
+    *,
+    alpha: float = 0.05,
+    facet: str = "level",
+    plural: str = "",
+    ax: Any | None = None,
 ) -> Any:
     """Draw the means of levels from the largest to the smallest, with a line for each group.
 
@@ -50,7 +106,9 @@ def alike_groups(
     Parameters
     ----------
     table : one row per level, its name as index, in order, with the columns mean and group; groups
-        are letters, with spaces between them if they are of several letters
+        are letters, with spaces between them if they are of several letters. Intervals are drawn
+        from low to high, if it has these columns
+    alpha : intervals have confidence 1 − alpha
     facet : whose levels they are, for labels
     plural : word for several levels; with an s by default
     ax : matplotlib axes to draw on; those of a new figure if None
@@ -79,22 +137,35 @@ def alike_groups(
     several = plural or display.levels_of(facet)
     ax = _axes_of_levels(table, ax, "rank", several)
     size = 5.0 if len(table) <= _NAMED_UP_TO else 2.5
-    ax.plot(table["mean"], range(len(table)), "o", color=COLOURS[0], markersize=size)
-    groups = _members(list(table["group"]))
-    low, high = float(table["mean"].min()), float(table["mean"].max())
+    groups, ends = _members(list(table["group"])), ["mean"]
+    if {"low", "high"} <= set(table):
+        ends = ["mean", "low", "high"]
+    drawn = table[ends].to_numpy(dtype=float)
+    drawn = drawn[np.isfinite(drawn)]
+    low, high = float(drawn.min()), float(drawn.max())
     span = (high - low) or 1.0
     step = min(_WIDTH, _WIDEST / max(len(groups), 1)) * span
+    ax.set_xlim(low - _ROOM * span, high + _ROOM * span)
+    label = f"mean of the {escaped(facet)}"
+    if len(ends) > 1:
+        check_alpha(alpha)
+        look = {"color": COLOURS[0], "linewidth": 0.3 * size, "alpha": 0.7}
+        whiskers(ax, np.arange(len(table)), *numbers(table, "low", "high"), **look)
+        label += f", {display.level(alpha)} interval"
+    ax.plot(table["mean"], range(len(table)), "o", color=COLOURS[0], markersize=size)
     for number, members in enumerate(groups.values(), start=1):
         x = np.full(len(members), high + _ROOM * span + number * step)
         ax.plot(x, members, "o-", color=GREY, linewidth=1.2, markersize=0.55 * size)
     ax.set_xlim(low - _ROOM * span, high + 2.0 * _ROOM * span + len(groups) * step)
     ax.set_xticks([tick for tick in ax.get_xticks() if low - span / 4 <= tick <= high])
     ax.set_xlim(low - _ROOM * span, high + 2.0 * _ROOM * span + len(groups) * step)
-    ax.set_xlabel(
-        f"mean of the {escaped(facet)}\n"
-        f"lines join {escaped(several)} that do not differ significantly"
-    )
+    ax.set_xlabel(f"{label}\nlines join {escaped(several)} that do not differ significantly")
     return ax
+
+
+def _height(k: int) -> float:
+    """Return the height of a picture of some levels in inches."""
+    return max(2.4, 0.8 + _HEIGHT * min(k, _NAMED_UP_TO))
 
 
 def _axes_of_levels(table: pd.DataFrame, ax: Any | None, what: str, plural: str) -> Any:
@@ -102,7 +173,7 @@ def _axes_of_levels(table: pd.DataFrame, ax: Any | None, what: str, plural: str)
     k = len(table)
     if not k:
         raise DataError("there is no level to draw")
-    ax = new_axes(ax, (6.0, max(2.4, 0.8 + _HEIGHT * min(k, _NAMED_UP_TO))))
+    ax = new_axes(ax, (6.0, _height(k)))
     if k <= _NAMED_UP_TO:
         name_rows(ax, table.index, smaller_above=15)
     else:
