@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import vcomp
 from tests.helpers.printed_tables import printed_columns, printed_words
 from vcomp.gtheory import from_components
 
@@ -166,3 +168,21 @@ def test_a_required_size_goes_with_a_goal_of_one_facet():
     assert one.optimize("2*i", budget=30).required is None
     assert one.optimize("2*i", goal=0.05, coefficient="rel_err_var").required is None
     assert study().optimize("i*a", goal=0.7).required is None
+
+
+def test_components_that_are_planned_as_zero_are_named():
+    rng = np.random.default_rng(2)
+    rest = rng.normal(size=(20, 6, 4))
+    rest -= rest.mean(axis=2, keepdims=True)  # means of cells vary less than the residual lets
+    y = rng.normal(size=(20, 1, 1)) + rng.normal(size=(6, 1)) + rng.normal(size=4) + rest
+    p, i, h = (of.ravel() for of in np.indices(y.shape))
+    data = pd.DataFrame({"p": p, "i": i, "h": h, "y": y.ravel()})
+    formula = "y ~ (1|p) + (1|i) + (1|h) + (1|p:i)"
+    res = vcomp.fit(formula, data)
+    assert res.vcomp["p:i"] == 0.0
+    said = printed_words(res.dstudy(object="p").optimize({"i:h": 1.0}, budget=60))
+    assert "Planned as 0, as estimated: σ²(p:i). Sizes" in said
+    held = vcomp.fit(formula, data, hold={"p:i": 0.0})
+    assert "Planned as 0" not in printed_words(
+        held.dstudy(object="p").optimize({"i:h": 1.0}, budget=60)
+    )

@@ -427,7 +427,25 @@ def _more(allocation: Allocation[Any]) -> list[str]:
     required = allocation.required
     if required is not None:
         lines.append(str(required))
-    return lines
+    return [*lines, *_of_zeros(allocation)]
+
+
+def _of_zeros(allocation: Allocation[Any]) -> list[str]:
+    """Return the sentence on error components that are estimated at their bound 0."""
+    study = allocation.best.study
+    components = study.components
+    if components.without_bounds is None:
+        return []
+    error = "rel_err_var" if allocation.aim.is_relative else "abs_err_var"
+    at_zero = (components.values == 0.0) & (study.projected(error).a[0] > 0.0)
+    named = [f"σ²({name})" for name in np.array(components.names, dtype=object)[at_zero]]
+    named = [name for name in named if name[3:-1] not in components.held]
+    if not named:
+        return []
+    word = "it is" if len(named) == 1 else "they are"
+    listed = display.listed(named)
+    poor = f"Sizes that are best for 0 may be poor ones if {word} not 0."
+    return [f"Planned as 0, as estimated: {listed}. {poor}"]
 
 
 # The frontier ------------------------------------------------------------------------------------

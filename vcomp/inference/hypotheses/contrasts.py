@@ -48,7 +48,7 @@ _COVARIANCES: tuple[CovarianceOfFixed, ...] = get_args(CovarianceOfFixed)
 
 _WORDS = {
     "satterthwaite": "F-test with Satterthwaite's degrees of freedom",
-    "unbounded": "F-test with Satterthwaite's degrees of freedom without bounds",
+    "unbounded": "F-test with Satterthwaite's degrees of freedom, components of 0 as uncertain",
     "kenward-roger": "F-test of Kenward and Roger",
     "normal": "Wald test, components as if known",
 }
