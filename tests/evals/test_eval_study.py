@@ -146,6 +146,55 @@ def test_tasks_have_items_of_their_own_and_equal_weights():
     assert ("model", "task") in sampled.roles.terms
 
 
+def test_more_data_has_the_errors_of_larger_plans():
+    found = vcomp.evals.study(scores(models=5, prompts=3, epochs=2))
+    v = found.components.vcomp
+
+    def error(items, prompts, runs):
+        return np.sqrt(2.0 * (
+            v["model:item"] / items + v["model:prompt"] / prompts
+            + v["model:item:prompt"] / (items * prompts)
+            + v["Residual"] / (items * prompts * runs)
+        ))  # fmt: skip
+
+    more = found.more_data
+    expected = [error(25, 3, 2), error(50, 3, 2), error(25, 6, 2), error(25, 3, 4)]
+    names = ["these data", "twice the items", "twice the prompts", "twice the runs of each"]
+    assert more.index.tolist() == names
+    np.testing.assert_allclose(more["std_error"], expected, rtol=1e-9)
+    np.testing.assert_allclose(more["ratio"], np.array(expected) / expected[0], rtol=1e-9)
+    rows = {" ".join(line.split()[:-2]): line.split()[-2:] for line in str(found).splitlines()}
+    for name, of, ratio in zip(names, expected, more["ratio"], strict=True):
+        assert rows[name] == [f"{of:.3g}", f"{ratio:.2f}"]
+    stored = found.to_dict()["more_data"]
+    assert [row["data"] for row in stored] == names
+    assert stored[1]["std_error"] == pytest.approx(expected[1], rel=1e-9)
+    with pytest.raises(vcomp.DataError, match="there is one model: a plan"):
+        vcomp.evals.study(scores(models=1)).more_data  # noqa: B018
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_sampled_tasks_have_means_with_errors_given_the_task(epochs):
+    """They are those of a study of the task alone, with the components of all tasks."""
+    data = scores(tasks=3, items=40, seed=6, epochs=epochs)
+    data = data[(data["task"] != "t2") | (data["item"] % 1000 < 20)]
+    found = vcomp.evals.study(data, sampled=["task"])
+    table, v = found.by_task, found.components.vcomp
+    by = data.groupby(["task", "model"])
+    np.testing.assert_allclose(table["mean"], by["score"].mean().loc[table.index], rtol=1e-12)
+    n = by["item"].nunique().loc[table.index]
+    of_item = v["item"] + v.get("model:item", 0.0) + v["Residual"] / epochs
+    np.testing.assert_allclose(table["std_error"], np.sqrt(of_item / n), rtol=1e-9)
+    assert "Means by task (std. err. given the task)" in str(found)
+    best = table.loc[("t2", found.table.index[0])]
+    assert f"({display.fixed([best['std_error']], significant=2)[0]})" in str(found)
+    rows = found.to_dict()["tasks"]
+    assert len(rows) == len(table)
+    assert rows[0]["mean"] == pytest.approx(table["mean"].iloc[0])
+    with pytest.raises(vcomp.PlanError, match="several tasks that are all there is"):
+        found.multivariate  # noqa: B018
+
+
 def test_one_model_has_the_standard_error_of_its_items():
     data = scores(models=1)
     found = vcomp.evals.study(data)
@@ -368,7 +417,14 @@ def test_logs_are_read_and_compared():
     means = of_acc.groupby("model")["score"].mean().loc[found.table.index]
     assert found.table["mean"].to_numpy() == pytest.approx(means.to_numpy(), rel=1e-10)
     assert repr(found) == f"<EvalStudy: 2 models: {of_acc['item'].nunique()} items>"
-    assert found.plot().get_xlabel().startswith("rank of the model")
+    of_scores, of_ranks = found.plot()
+    assert of_scores.get_xlabel().startswith("mean of the model, 95 % interval")
+    assert of_ranks.get_xlabel().startswith("rank of the model")
+    names = [[label.get_text() for label in ax.get_yticklabels()] for ax in (of_scores, of_ranks)]
+    assert names == [found.table.index.tolist()] * 2
+    (bars, *_) = of_scores.collections
+    ends = [tuple(x for x, _ in bar) for bar in bars.get_segments()]
+    np.testing.assert_allclose(ends, found.table[["low", "high"]].to_numpy())
 
 
 @pytest.mark.parametrize(

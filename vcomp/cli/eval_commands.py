@@ -135,7 +135,7 @@ def evals(
 
     Examples
     --------
-    vcomp evals logs/ --metric acc --plot ranks.png
+    vcomp evals logs/ --metric acc --plot models.png
     vcomp evals logs/ --metric acc --table comparisons --format csv
     vcomp evals scores.csv --fixed prompt
     vcomp evals logs/ --columns prompt=task

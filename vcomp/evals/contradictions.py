@@ -40,6 +40,8 @@ def _unequal_errors(study: EvalStudy) -> list[str]:
     roles, pairs = study.roles, study.comparisons.table
     items = max(roles.sampled, key=lambda f: roles.levels[f])
     k = roles.levels[roles.model]
+    if not any(items in term for term in roles.terms):  # each item has one score
+        return []
     if not 3 <= k <= min(_MOST, roles.levels[items] // 2):
         return []
     values, levels = cell_means(study.components, items, roles.model)

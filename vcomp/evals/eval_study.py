@@ -14,6 +14,7 @@ from vcomp import display
 from vcomp.codec import to_document
 from vcomp.evals.contradictions import contradictions
 from vcomp.evals.model_fits import DDF, SCORE, compared, fit_of_models, fitted, sources_of
+from vcomp.evals.more_data import means_of_drawn_tasks, more_data
 from vcomp.evals.next_data import allocation, plan_of, sentences
 from vcomp.evals.page import EvalPage, aggregates, page_of, printed, write_aggregates
 from vcomp.evals.prices import Prices, read_budget, read_model_prices, read_prices
@@ -97,16 +98,17 @@ class EvalStudy(display.Printed):
     def by_task(self) -> pd.DataFrame:
         """Scores of models in each task, with their errors.
 
+        Sampled tasks have means, and their standard errors given the tasks that were drawn.
+
         Raises
         ------
         PlanError
-            If there are no several tasks, or they are sampled.
+            If there are no several tasks; or they are sampled, and there is one model.
         """
         task = FIXED[0]
-        if task not in self.roles.fixed:
-            raise PlanError(
-                f"there is no column {task!r} of several tasks that are all there is", column=task
-            )
+        if task in self.roles.sampled and self.comparisons is not None:
+            return means_of_drawn_tasks(self)
+        self._check_tasks()
         if self.comparisons is None:
             return self.fit.marginal_means(task, alpha=self.alpha, ddf=DDF).table[SCORE]
         by_task = self.fit.marginal_means(self.roles.model, by=task, alpha=self.alpha, ddf=DDF)
@@ -122,25 +124,49 @@ class EvalStudy(display.Printed):
         Raises
         ------
         PlanError
-            As :attr:`by_task`.
+            If there are no several tasks, or they are sampled.
         DataError
             If there is one model.
         """
         from vcomp.multivariate import fit_multivariate
 
-        if FIXED[0] not in self.roles.fixed:
-            self.by_task  # noqa: B018 - the error
+        self._check_tasks()
         if self.comparisons is None:
             raise DataError(f"there is one {self.roles.model}: tasks do not distinguish any",
                             column=self.roles.model)  # fmt: skip
         return fit_multivariate(self.roles.within_tasks(self.data), self.data, variable=FIXED[0])
+
+    def _check_tasks(self) -> None:
+        """Refuse tasks that are not compared as all there is."""
+        if FIXED[0] not in self.roles.fixed:
+            raise PlanError(
+                f"there is no column {FIXED[0]!r} of several tasks that are all there is",
+                column=FIXED[0],
+            )
+
+    @cached_property
+    def more_data(self) -> pd.DataFrame:
+        """The standard error of a difference of two models with twice the levels of a facet.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Index: these data, then each sampled facet and repeated runs; columns ``std_error`` of
+            the difference, by the D-study of the data, and its ``ratio`` to that of these data.
+
+        Raises
+        ------
+        DataError
+            If there is one model.
+        """
+        return more_data(self)
 
     @cached_property
     def components(self) -> VarianceComponentsResults:
         """The fit in which models are sampled too: components of models and of their noise."""
         if self.comparisons is None:
             return self.fit
-        return fitted(self.roles.planning, self.data, self.roles)
+        return fitted(self.roles.planning, self.data, self.roles, self.fit)
 
     @cached_property
     def plan(self) -> DStudy:
@@ -288,7 +314,7 @@ class EvalStudy(display.Printed):
         named = display.listed(others) if len(others) <= MOST_NAMED else f"{len(others)} others"
         return f"{top} has the best score, and {named} may be as good; {pairs}."
 
-    @property
+    @cached_property
     def open_pair(self) -> tuple[Any, ...]:
         """The two best models, next to each other in rank, that do not differ significantly.
 
@@ -423,16 +449,18 @@ class EvalStudy(display.Printed):
             write_aggregates(documents, folder)
         return documents
 
-    def plot(self, ax: Any | None = None) -> Any:
-        """Draw the rank of each model with its set.
+    def plot(self, ax: Any | None = None) -> list[Any]:
+        """Draw the score of each model with its interval, and its rank with its set.
+
+        Lines next to the scores join models that do not differ significantly.
 
         Parameters
         ----------
-        ax : matplotlib axes to draw on; those of a new figure if None
+        ax : two matplotlib axes to draw on; those of a new figure if None
 
         Returns
         -------
-        matplotlib.axes.Axes
+        list of matplotlib.axes.Axes
 
         Raises
         ------
@@ -445,7 +473,16 @@ class EvalStudy(display.Printed):
             raise PlanError(
                 f"there is one {self.roles.model}, which has no rank", column=self.roles.model
             )
-        return self.comparisons.plot("ranks", ax=ax)
+        from vcomp import plots
+
+        model = self.roles.model
+        return plots.leaderboard(
+            self.table.join(self.comparisons.groups["group"]),
+            alpha=self.alpha,
+            facet=model,
+            plural=display.levels_of(model),
+            ax=ax,
+        )
 
     @property
     def title(self) -> str:

@@ -192,8 +192,8 @@ def page_test(study: EvalStudy) -> dict[str, Any]:
 
 def _compared(study: EvalStudy) -> tuple[int, int]:
     """Return the numbers of models that are compared, and of their pairs."""
-    pairs = study.comparisons.table
-    return len(set(pairs["first"]) | set(pairs["second"])), len(pairs)
+    n_pairs = len(study.comparisons.table)
+    return (1 + math.isqrt(1 + 8 * n_pairs)) // 2, n_pairs
 
 
 def named_test(study: EvalStudy) -> str:

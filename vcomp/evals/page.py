@@ -72,7 +72,8 @@ def printed(study: EvalStudy) -> Any:
         cells["P(best)"] = list(map(_probability, shown["p_best"]))
     stubs = [visible(str(name)) for name in shown.index]
     tables = [display.column_table(cells, title=study.title, stubs=stubs)]
-    if 1 < study.roles.levels.get(FIXED[0], 0) <= _MOST_TASKS and study.roles.fixed == FIXED:
+    few = 1 < study.roles.levels.get(FIXED[0], 0) <= _MOST_TASKS
+    if few and (study.roles.fixed == FIXED or _drew_tasks(study)):
         tables.append(_table_of_tasks(study, shown.index))
     sources = study.sources.sort_values("share", ascending=False)
     if study.comparisons is not None:
@@ -86,6 +87,7 @@ def printed(study: EvalStudy) -> Any:
         title = f"Noise of a difference between two {display.levels_of(study.roles.model)}"
         stubs = [visible(_source(str(name), study.roles)) for name in sources.index]
         tables.append(display.column_table(parts, title=title, stubs=stubs, align="rrl"))
+        tables.append(_table_of_more(study))
     said = [study.verdict, _on_pairs(study)]
     if len(study.table) > _MOST_LISTED:
         said.append(f"{len(study.table) - _MOST_LISTED:,} more are in the attribute table.")
@@ -103,6 +105,22 @@ def _probability(p: float) -> str:
     return "above 99.9 %" if p > 0.9995 else display.percent(p)
 
 
+def _drew_tasks(study: EvalStudy) -> bool:
+    """Return whether tasks are sampled, and models have means in each."""
+    return FIXED[0] in study.roles.sampled and study.comparisons is not None
+
+
+def _table_of_more(study: EvalStudy) -> Any:
+    """Return the printed table of what more data would do to the error of a difference."""
+    more = study.more_data
+    cells = {
+        "std. err.": display.fixed(more["std_error"], significant=3),
+        "ratio": display.fixed(more["ratio"], decimals=2),
+    }
+    title = f"Standard error of a difference between two {display.levels_of(study.roles.model)}"
+    return display.column_table(cells, title=title, stubs=list(more.index))
+
+
 def _table_of_tasks(study: EvalStudy, models: Any) -> Any:
     """Return the printed table of scores by task, with their errors."""
     scores, cells = study.by_task, {}
@@ -114,7 +132,10 @@ def _table_of_tasks(study: EvalStudy, models: Any) -> Any:
         both = zip(means, errors, strict=True)
         cells[visible(str(task))] = [f"{mean} ({error})" for mean, error in both]
     stubs = [visible(str(name)) for name in models]
-    return display.column_table(cells, title="Scores by task (std. err.)", stubs=stubs)
+    title = "Scores by task (std. err.)"
+    if _drew_tasks(study):
+        title = "Means by task (std. err. given the task)"
+    return display.column_table(cells, title=title, stubs=stubs)
 
 
 def _table_of_pairs(study: EvalStudy) -> Any:
@@ -317,7 +338,8 @@ class EvalPage(InJson):
     roles : of the columns
     scores : a row for each ``model``, the best first: ``mean``, ``std_error``, ``df``, ``low``,
         ``high``, ``rank``, ``rank_low``, ``rank_high``, ``p_best``
-    tasks : a row for each task and model, where there are several tasks
+    tasks : a row for each task and model, where there are several tasks: as ``scores``; of sampled
+        tasks ``mean``, and ``std_error`` given the task
     task_shares : weights of tasks in the scores; empty if they are equal
     ahead : models that may be the best
     not_compared : models that lack scores of some tasks, or other fixed facets
@@ -325,6 +347,8 @@ class EvalPage(InJson):
     comparisons : a row for each pair: ``first``, ``second``, ``difference``, ``std_error``,
         ``df``, ``statistic``, ``p_value``, ``p_adjusted``, ``significant``, ``low``, ``high``
     sources : a row for each ``component``: ``variance``, and ``share`` of the noise
+    more_data : ``std_error`` of a difference with twice the levels of a facet, and its ``ratio``
+        to that of these data, a row for each ``data``; empty of one model
     data : what the data show and cost; null of one model
     better : the best data for the budget, or the cheapest that tell the best two apart
     budget : for the whole; null without
@@ -359,6 +383,7 @@ class EvalPage(InJson):
     margin: float | None = None
     noninferior: tuple[Any, ...] = ()
     cheapest: tuple[Any, ...] = ()
+    more_data: Rows = ()
 
     _FORMAT: ClassVar[Format] = Format("EvalStudy", 1, "the page of an evaluation")
 
@@ -372,19 +397,21 @@ def page_of(study: EvalStudy) -> EvalPage:
     """
     pairs = study.comparisons
     scores = study.table.rename_axis("model").reset_index()
+    has_tasks = FIXED[0] in study.roles.fixed or _drew_tasks(study)
     return EvalPage(
         title=study.title,
         verdict=study.verdict,
         alpha=study.alpha,
         roles=study.roles,
         scores=_rows(scores),
-        tasks=_rows(study.by_task.reset_index()) if FIXED[0] in study.roles.fixed else (),
+        tasks=_rows(study.by_task.reset_index()) if has_tasks else (),
         task_shares={str(task): share for task, share in study.task_shares.items()},
         ahead=tuple(map(_plain, study.ahead)),
         not_compared=tuple(map(_plain, study.not_compared)),
         test="" if pairs is None else pairs.test,
         comparisons=() if pairs is None else _rows(pairs.table),
         sources=_rows(study.sources.reset_index()),
+        more_data=() if pairs is None else _rows(study.more_data.reset_index()),
         data=None if pairs is None else _of_data(study),
         better=_better(study),
         budget=study.budget,

@@ -54,7 +54,7 @@ _AS_NORMAL = 1e8
 _MOST_ERROR = 1e100
 """Error variance of a goal that any error meets."""
 
-_TRIED = 64
+_TRIED = 16
 """Sizes that are tried at once."""
 
 

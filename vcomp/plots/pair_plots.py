@@ -149,8 +149,8 @@ def alike_groups(
     label = f"mean of the {escaped(facet)}"
     if len(ends) > 1:
         check_alpha(alpha)
-        look = {"color": COLOURS[0], "linewidth": 0.3 * size, "alpha": 0.7}
-        whiskers(ax, np.arange(len(table)), *numbers(table, "low", "high"), **look)
+        look: dict[str, Any] = {"color": COLOURS[0], "linewidth": 0.3 * size, "alpha": 0.7}
+        whiskers(ax, np.arange(float(len(table))), *numbers(table, "low", "high"), **look)
         label += f", {display.level(alpha)} interval"
     ax.plot(table["mean"], range(len(table)), "o", color=COLOURS[0], markersize=size)
     for number, members in enumerate(groups.values(), start=1):

@@ -465,7 +465,7 @@ class PairwiseComparisons(display.Printed):
         from vcomp import plots
 
         check_one_of("kind", kind, ("groups", "p_values", "ranks"))
-        words = {"facet": self.facet, "plural": self._levels}
+        words: dict[str, Any] = {"facet": self.facet, "plural": self._levels}
         if kind == "ranks":
             return plots.rank_sets(self.ranks(), **words, ax=ax)
         if kind == "groups":
