@@ -3,9 +3,9 @@
 ``python -m benchmarks.crossed_scale ROWS [--levels N] [--only PART,…]`` writes scores of two
 facets with N levels each (500,000) to a Parquet file, in row groups of a million. Each part fits
 them in a process of its own: ``fit`` in batches, and ``dask`` on two workers of a thread each;
-``sums`` and ``dask sums`` end before the likelihood. Seconds are of all threads and workers, and
-a run of numba's cache is warm. ``--keep`` stores them in ``crossed_scale.csv``, whose table is in
-``benchmarks/README.md``.
+``sums`` and ``dask sums`` end before the likelihood. Seconds are of all threads and workers, whose
+timers are off, and a run of numba's cache is warm. ``--keep`` stores them in
+``crossed_scale.csv``, whose table is in ``benchmarks/README.md``.
 """
 
 from __future__ import annotations

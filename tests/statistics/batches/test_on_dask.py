@@ -129,6 +129,18 @@ def test_rows_of_a_large_empty_table_stay_rows():
     np.testing.assert_allclose(res.fit().vcomp, expected.vcomp, rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:.*not connected:vcomp.VcompWarning")
+def test_cells_about_as_many_as_the_rows_are_added_by_the_client(on_cluster):
+    data = few_repeats(200)
+    frame, begun = dd.from_pandas(data, npartitions=5), []
+    fit = vcomp.fit("y ~ (1|a) + (1|b)", frame)
+    same(vcomp.fit("y ~ (1|a) + (1|b)", data), fit)
+    record = dask.callbacks.Callback(pretask=lambda key, *_: begun.append(str(key)))
+    with dask.config.set(scheduler="synchronous"), record:
+        vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", frame)
+    assert len([key for key in begun if key.startswith("_added")]) == 1  # of the surveys
+
+
 def test_rows_are_put_away_in_either_way():
     """Partitions with many cells that are not complete, and with few that are."""
     formula, data = gridded("deep, replicated", seed=4)

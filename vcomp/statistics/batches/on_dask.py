@@ -1,6 +1,7 @@
 """The passes over a Dask DataFrame: a task for each partition and pass, summed as a tree.
 
-Nothing is shuffled. Rows stay on their workers; only surveys of levels and cells are sent. If
+Nothing is shuffled. Rows stay on their workers; only surveys of levels and cells are sent. Tables
+of cells that are about as many as the rows are sent to the client once, and added there. If
 partitions hold whole cells of a complete grid (documents on which all systems were scored), these
 are collapsed into a few numbers for each of their groups before they are sent
 (:mod:`vcomp.statistics.batches.collapsed_cells`). The survey of all rows, the largest value that
@@ -14,8 +15,8 @@ that, one partition after another.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +29,7 @@ import numpy as np
 from vcomp.data import CompleteRows, Reading, RowColumns, Source, open_source, with_coded_text
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula, names_in
-from vcomp.statistics.batches.cell_sums import CellSums
+from vcomp.statistics.batches.cell_sums import CellSums, dense_places
 from vcomp.statistics.batches.cell_table import CellTable, EveryCell, add_tables
 from vcomp.statistics.batches.collapsed_cells import (
     CollapsedGroups,
@@ -57,6 +58,9 @@ _TOGETHER = 8
 
 _LAST = 24
 """Largest number of sums that the last task adds: each level of the tree costs a wait."""
+
+_ROWS = 2**20
+"""Number of rows whose results are fetched together."""
 
 _NOT_HERE = Survey((), {}, 0, np.longdouble(0.0), np.inf, -np.inf)
 """Placeholder of the survey of all rows, which stays on the workers."""
@@ -148,8 +152,16 @@ def _of_renamed(
 
 
 def _table(partitions: _Partitions, coding: RowCoding, *, powers: bool = False) -> CellTable:
-    """Return the table of the cells of all rows."""
-    table = partitions.total(_cells, coding, powers)
+    """Return the table of the cells of all rows.
+
+    Cells that are about as many as the rows are added here: sums on workers would be sent twice,
+    and the largest fill the memory of one worker.
+    """
+    places, n = coding.places.size, coding.survey.n
+    if coding.sums_plainly and not dense_places(places, n):
+        table = add_tables(partitions.each_result(n, _cells, coding, powers))
+    else:
+        table = partitions.total(_cells, coding, powers)
     assert table is not None
     return table
 
@@ -219,6 +231,14 @@ class _Partitions:
         for frame in _fetched(self._each_by(_of_partition, work)[0]):
             yield CompleteRows.of_fixed_part(frame)
 
+    def each_result(self, n: int, of: Callable[..., Any], *known: Any) -> Iterator[Any]:
+        """Yield `of(*known, part)` for each partition of `n` rows in all, after the first pass."""
+        dask: Any = import_module("dask")
+        results, _ = self._results(self._work(of, known))
+        waiting = list(dask.persist(*results))
+        del results
+        yield from _fetched(waiting, 1 + _ROWS * len(waiting) // (n + 1))
+
     def total(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
         """Return the sum of ``of(*known, part)`` over the partitions."""
         return self._summed(self._work(of, known))
@@ -244,10 +264,14 @@ class _Partitions:
         dask: Any = import_module("dask")
         if self._first is None:
             return self._of_first_pass(work)
+        return dask.compute(_tree(*self._results(work)))[0]
+
+    def _results(self, work: _Work) -> tuple[list[Any], Any]:
+        """Return the delayed results of work that knows the survey, as :meth:`_each_by`."""
+        dask: Any = import_module("dask")
         # Values that all tasks need are sent once, not with each task.
         sent = dask.delayed(work.without_survey(), traverse=False)
-        results, known = self._each_by(_of_partition, dask.delayed(_at_worker)(sent, self._first))
-        return dask.compute(_tree(results, known))[0]
+        return self._each_by(_of_partition, dask.delayed(_at_worker)(sent, self._first))
 
     def _of_first_pass(self, work: _Work) -> Any:
         """Return the sum over all rows; few rows are kept on their workers."""
@@ -327,18 +351,24 @@ def _delayed(tasks: Mapping[str, Any], keys: list[str], needed: list[Any]) -> li
     return [wrapper(key, graph, layer=layer) for key in keys]
 
 
-def _fetched(parts: Sequence[Any]) -> Iterator[Any]:
-    """Yield the results one by one; while one is used, the next is computed."""
+def _fetched(parts: list[Any], together: int = 1) -> Iterator[Any]:
+    """Yield results in order, some fetched together; while they are used, the next are computed.
+
+    Results are forgotten here and on the workers as soon as they are used.
+    """
     dask: Any = import_module("dask")
-    with ThreadPoolExecutor(1) as pool:
+
+    def ahead() -> Future[Any]:
+        some = [parts.pop(0) for _ in parts[:together]]
         # The caller's context may set the scheduler.
-        ahead = [pool.submit(copy_context().run, dask.compute, part) for part in parts[:1]]
-        for part in parts[1:]:
-            (result,) = ahead.pop().result()
-            ahead.append(pool.submit(copy_context().run, dask.compute, part))
-            yield result
-        for last in ahead:
-            yield last.result()[0]
+        return pool.submit(copy_context().run, dask.compute, *some)
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = ahead()
+        while parts:
+            results, waiting = waiting.result(), ahead()
+            yield from results
+        yield from waiting.result()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
