@@ -24,9 +24,7 @@ def is_of_run(file: LogFile) -> bool:
 
 def recognises(file: LogFile, _: Wanted) -> bool:
     """Return whether this is a list of statistics of instances."""
-    rows = file.document if not file.first else None
-    first = rows[0] if isinstance(rows, list) and rows else None
-    return isinstance(first, dict) and {"instance_id", "stats"} <= first.keys()
+    return {"instance_id", "stats"} <= file.first_record.keys()
 
 
 def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
@@ -42,7 +40,7 @@ def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
         notes.append("There is no run_spec.json beside the statistics: the folder names the run.")
     constant = {"model": model, "task": task, "run": str(file.path.absolute().parent)}
     samples = _Instances(SampleRows(_Instances.NAMES, constant))
-    for k, instance in enumerate(file.document, 1):
+    for k, instance in enumerate(file.records(), 1):
         with damage.at(f"instance {k}"):
             samples.add(mapping(instance, "an instance"))
     samples.add_missing()

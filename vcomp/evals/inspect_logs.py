@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, BinaryIO
 
+from vcomp.evals.archives import (
+    Member,
+    archive_members,
+    member_content,
+    member_pieces,
+    members_before_damage,
+)
 from vcomp.evals.log_files import (
+    UNREADABLE,
     Damage,
     LogFile,
     UnreadableError,
-    archive_members,
     mapping,
-    member_content,
-    members_before_damage,
     parsed,
+    records,
 )
 from vcomp.evals.run_rows import (
     COLUMNS,
@@ -25,11 +31,21 @@ from vcomp.evals.run_rows import (
     content_hash,
     first_line,
     number_or_problem,
+    within,
 )
 
 NAME = "inspect"
 
-_START, _HEADER = "_journal/start.json", "header.json"
+_START, _HEADER, _SUMMARIES = "_journal/start.json", "header.json", "summaries.json"
+
+_WITH_CHOICES = (0, 3, 156)
+"""The first version whose summaries have choices; it marks logs with invalidated samples."""
+
+_SHORTENED = "(content truncated)"
+"""End of a text that a summary shortens."""
+
+_OTHER = re.compile(r"\([A-Z][a-z_]*\)$|data:")
+"""Content that is no text: its kind instead of it, or itself instead of its attachment."""
 
 _WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "no": 0.0}
 """Scores that are words: correct, partially correct, incorrect, no answer."""
@@ -46,7 +62,7 @@ def recognises(file: LogFile, _: Wanted) -> bool:
         if _START.encode() in file.head or _HEADER.encode() in file.head:
             return True
         try:
-            return any(m.filename in (_START, _HEADER) for m in archive_members(file.path))
+            return any(member.name in (_START, _HEADER) for member in archive_members(file.path))
         except UnreadableError:
             return False
     spec = file.first.get("eval")
@@ -58,10 +74,8 @@ def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
     if file.is_zip:
         yield _read_archive(file, damage, wanted)
         return
-    header = file.first
-    log = _Log(header, wanted)
-    samples = header.get("samples") or []
-    for k, sample in enumerate(samples, 1):
+    log = _Log(file.first, wanted)
+    for k, sample in enumerate(file.records(), 1):
         with damage.at(f"sample {k}"):
             log.add(mapping(sample, "a sample"))
     yield log.run(file.name, damage, 0)
@@ -73,25 +87,105 @@ def _read_archive(file: LogFile, damage: Damage, wanted: Wanted) -> Run:
     except UnreadableError as error:
         damage.add("the archive", str(error))
         members = members_before_damage(file.path)
-    found = {info.filename: info for info in members}
+    found: dict[str, Member] = {}
+    for member in members:  # in the order of those that count
+        found.pop(member.name, None)
+        found[member.name] = member
     with file.path.open("rb") as stored:
         start = found.get(_HEADER) or found.get(_START)
         if start is None:
             raise UnreadableError(f"there is neither {_HEADER} nor {_START}")
         header = parsed(member_content(stored, start))
-        log = _Log(header, wanted)
-        for name, info in found.items():
-            folder = _IN_FOLDER.fullmatch(name)
-            is_sample = name.startswith("samples/") and name.endswith(".json")
-            if not is_sample or (folder is not None and folder[2] != "sample.json"):
-                continue
-            with damage.at(name):
-                sample = parsed(member_content(stored, info))
-                more = found.get(f"{folder[1]}/metadata.json") if folder else None
-                if more is not None:
-                    sample["metadata"] = parsed(member_content(stored, more))
-                log.add(sample)
+        samples = [n for n in found if n.startswith("samples/") and n.endswith(".json")]
+        log = _of_summaries(stored, found, samples, header, wanted)
+        if log is None:
+            log = _of_samples(stored, found, samples, header, wanted, damage)
     return log.run(file.name, damage, len(members) - len(found))
+
+
+def _of_samples(
+    stored: BinaryIO,
+    found: Mapping[str, Member],
+    samples: Iterable[str],
+    header: Mapping[str, Any],
+    wanted: Wanted,
+    damage: Damage,
+) -> _Log:
+    log = _Log(header, wanted)
+    for name in samples:
+        folder = _IN_FOLDER.fullmatch(name)
+        if folder is not None and folder[2] != "sample.json":
+            continue
+        with damage.at(name):
+            sample = parsed(member_content(stored, found[name]))
+            more = found.get(f"{folder[1]}/metadata.json") if folder else None
+            if more is not None:
+                sample["metadata"] = parsed(member_content(stored, more))
+            log.add(sample)
+    return log
+
+
+def _of_summaries(
+    stored: BinaryIO,
+    found: Mapping[str, Member],
+    samples: Iterable[str],
+    header: Mapping[str, Any],
+    wanted: Wanted,
+) -> _Log | None:
+    """Return what the samples say, from their summaries; None if these may say something else.
+
+    Summaries have no events and messages, which are most of a sample.
+    """
+    member = found.get(_SUMMARIES)
+    if member is None or wanted.metadata or not _summarises(header):
+        return None
+    log = _Log(header, wanted)
+    names = iter(samples)
+    try:
+        for summary in records(member_pieces(stored, member), [()]):
+            name = f"samples/{summary['id']}_epoch_{summary['epoch']}.json"
+            if name != next(names, None):
+                return None
+            if not _is_whole(summary):
+                summary = parsed(member_content(stored, found[name]))
+            elif "error" in summary:
+                summary["error"] = {"message": summary["error"]}
+            log.add(summary)
+    except UNREADABLE:
+        return None
+    return log if next(names, None) is None else None
+
+
+def _summarises(header: Mapping[str, Any]) -> bool:
+    """Return whether the version that wrote a log gives summaries all that is read."""
+    version = str(within(header, "eval", "packages", "inspect_ai") or "")
+    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    is_new = numbers is not None and tuple(map(int, numbers.groups())) >= _WITH_CHOICES
+    return is_new and not header.get("invalidated")
+
+
+def _is_whole(summary: Mapping[str, Any]) -> bool:
+    """Return whether input and target of a sample are not shortened in its summary.
+
+    An earlier version, from which a retry copies samples, gave no time of the start.
+    """
+    if "started_at" not in summary:
+        return False
+    texts, target = _texts(summary["input"]), summary["target"]
+    texts += target if isinstance(target, list) else [target]
+    for text in texts:
+        if text is None or text.endswith(_SHORTENED) or _OTHER.match(text):
+            return False
+    return True
+
+
+def _texts(asked: str | list[Any]) -> list[Any]:
+    """Return the texts of a question, or of its messages."""
+    if isinstance(asked, str):
+        return [asked]
+    contents = [message.get("content") for message in asked]
+    parts = [part for c in contents for part in (c if isinstance(c, list) else [c])]
+    return [part.get("text") if isinstance(part, dict) else part for part in parts]
 
 
 class _Log:
@@ -132,24 +226,25 @@ class _Log:
         if scores is None and sample.get("score") is not None:  # of very old versions
             scores = {"score": sample["score"]}
         scores = mapping(scores or {}, "scores")
-        own = sample.get("metadata") or {}
-        more = tuple(own.get(name) for name in self._metadata)
+        more: tuple[Any, ...] = ()
+        if self._metadata:
+            more = tuple(map((sample.get("metadata") or {}).get, self._metadata))
         first = (sample["id"], epoch, _content(sample))
         self._n += 1
         error, invalid = sample.get("error"), sample.get("invalidation")
         self._failed += bool(error)
-        if error and not scores:
-            message = error.get("message", "") if isinstance(error, dict) else error
-            self.rows.add(*first, None, None, None, None, _FAILED + first_line(message), *more)
-            return
         if invalid or not scores:
             why = "invalidated" if invalid else NOT_SCORED
+            if error and not scores:
+                message = error.get("message", "") if isinstance(error, dict) else error
+                why = _FAILED + first_line(message)
             self.rows.add(*first, None, None, None, None, why, *more)
             return
         for scorer, score in scores.items():
             value = score.get("value") if isinstance(score, dict) else score
-            for metric, judge, one in _leaves(scorer, value, self._judges.get(scorer)):
-                self.rows.add(*first, metric, scorer, judge, *_as_number(one), *more)
+            judge = self._judges.get(scorer)
+            for metric, by, one in _leaves(scorer, value, judge):
+                self.rows.add(*first, metric, scorer, by, *_as_number(one), *more)
 
     def run(self, file: str, damage: Damage, replaced: int) -> Run:
         """Return the run with all samples."""

@@ -1,124 +1,27 @@
-"""Files of logs: where they are, and their content as lines, objects or members of an archive.
+"""Files of logs: where they are, and their content as lines or objects.
 
-:class:`Damage` names what cannot be read with its place, and refuses or collects it. Members of
-archives are read one after the other, in memory and of bounded size: nothing is written to disk,
-and names of members are no paths. Python's zipfile reads members that are packed by zstd (method
-93) from 3.14 on only; here pyarrow unpacks them, also several frames.
+:class:`Damage` names what cannot be read with its place, and refuses or collects it.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import re
 import shutil
-import struct
 import sys
 import tempfile
-import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from glob import glob, has_magic
+from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
 from vcomp.exceptions import DataError, VcompError, did_you_mean
-
-_STORED, _DEFLATED, _ZSTD = 0, 8, 93
-
-_LOCAL = struct.Struct("<4s5H3L2H")
-"""Header before the bytes of a member."""
-
-
-def archive_members(path: Path) -> list[zipfile.ZipInfo]:
-    """Return all members; of several with a name the last one counts.
-
-    Raises
-    ------
-    UnreadableError
-        If there is no directory of members: the archive is cut short or damaged.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.infolist()
-    except (zipfile.BadZipFile, ValueError, struct.error, NotImplementedError) as error:
-        raise UnreadableError(
-            f"its directory of members cannot be read ({error}): the log is half-written or cut "
-            "short"
-        ) from None
-
-
-def members_before_damage(path: Path) -> list[zipfile.ZipInfo]:
-    """Return the members of an archive without a directory, up to the first that is not whole.
-
-    They are found by their own headers, one after the other.
-    """
-    found: list[zipfile.ZipInfo] = []
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        while len(header := file.read(_LOCAL.size)) == _LOCAL.size:
-            mark, _, flags, method, *_, crc, packed, whole, n_name, n_extra = _LOCAL.unpack(header)
-            start = file.tell() - _LOCAL.size
-            name = file.read(n_name).decode("utf-8", "replace")
-            end = file.tell() + n_extra + packed
-            # Sizes may follow the bytes (flag 8) or be in the extra field (2³² − 1): no way on.
-            if mark != b"PK\x03\x04" or flags & 8 or packed == 0xFFFFFFFF or end > size:
-                break
-            info = zipfile.ZipInfo(name)
-            info.flag_bits, info.compress_type, info.header_offset = flags, method, start
-            info.CRC, info.compress_size, info.file_size = crc, packed, whole
-            found.append(info)
-            file.seek(end)
-    return found
-
-
-def member_content(file: BinaryIO, info: zipfile.ZipInfo) -> bytes:
-    """Return the bytes of a member.
-
-    Raises
-    ------
-    UnreadableError
-        If it is damaged, encrypted, packed by another method, or too large.
-    """
-    if info.flag_bits & 1:
-        raise UnreadableError("it is encrypted")
-    if info.file_size > LARGEST:
-        raise UnreadableError(f"it is larger than {LARGEST >> 30} GiB")
-    file.seek(info.header_offset)
-    header = file.read(_LOCAL.size)
-    if len(header) < _LOCAL.size or header[:4] != b"PK\x03\x04":
-        raise UnreadableError("it is not where the directory of the archive has it")
-    *_, n_name, n_extra = _LOCAL.unpack(header)
-    file.seek(n_name + n_extra, 1)
-    packed = file.read(info.compress_size)
-    found = _unpacked(packed, info.compress_type, info.file_size)
-    if len(found) != info.file_size or zlib.crc32(found) != info.CRC:
-        raise UnreadableError("its bytes are not those that were written")
-    return found
-
-
-def _unpacked(packed: bytes, method: int, size: int) -> bytes:
-    """Return unpacked bytes, at most one more than there should be."""
-    if method == _STORED:
-        return packed
-    if method == _DEFLATED:
-        try:
-            return zlib.decompressobj(-15).decompress(packed, size + 1)
-        except zlib.error as error:
-            raise UnreadableError(f"it cannot be unpacked ({error})") from None
-    if method == _ZSTD:
-        import pyarrow as pa
-
-        try:
-            with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
-                return bytes(stream.read(size + 1))
-        except (pa.ArrowException, OSError) as error:
-            raise UnreadableError(f"it cannot be unpacked ({error})") from None
-    raise UnreadableError(f"it is packed by method {method}, which is not known")
-
 
 LARGEST = 1 << 30
 """Bytes of the longest line, and of the largest member of an archive once it is decompressed."""
@@ -205,11 +108,8 @@ def parsed(text: bytes | str, *, is_object: bool = True) -> Any:
         value = json.loads(text if isinstance(text, str) else str(text, "utf-8"))
     except json.JSONDecodeError as error:
         is_end = error.pos >= len(error.doc.rstrip()) or "Unterminated" in error.msg
-        raise UnreadableError(
-            "it ends within an object: the log is half-written or cut short"
-            if is_end
-            else f"it is not JSON ({error.msg}, character {error.pos + 1})"
-        ) from None
+        why = f"it is not JSON ({error.msg}, character {error.pos + 1})"
+        raise UnreadableError(_ENDS_WITHIN if is_end else why) from None
     except (ValueError, RecursionError) as error:
         raise UnreadableError(f"it is not JSON ({error})") from None
     if is_object and not isinstance(value, dict):
@@ -217,25 +117,153 @@ def parsed(text: bytes | str, *, is_object: bool = True) -> Any:
     return value
 
 
-_NOT_READ = {
-    frozenset({"id", "epoch", "scores", "messages"}): ("messages", "events", "attachments"),
-    frozenset({"promptIdx", "testIdx", "provider"}): ("response", "testCase"),
-}
-"""Keys of a sample of Inspect and of a row of promptfoo → keys that are never read."""
+LONG_ARRAYS = (("samples",), ("results", "results"), ())
+"""Keys under which documents of Inspect, promptfoo and HELM have their records."""
 
 
-def _shortened(value: dict[str, Any]) -> dict[str, Any]:
-    """Return an object of a document without keys that are never read, most of its text."""
-    for keys, names in _NOT_READ.items():
-        if keys <= value.keys():
-            return {name: one for name, one in value.items() if name not in names}
-    return value
+def records(
+    pieces: Iterator[bytes], paths: Iterable[tuple[str, ...]]
+) -> Generator[Any, None, Any]:
+    """Yield the elements of long arrays of a document, and return the rest with empty ones.
+
+    Only one element is in memory at a time.
+
+    Parameters
+    ----------
+    pieces : of the text
+    paths : keys under which there are arrays; () is a document that is an array
+
+    Raises
+    ------
+    UnreadableError
+        If it is not JSON, or if something follows the document.
+    """
+    text = _JsonText(pieces)
+    rest = yield from _without_elements(text, list(paths))
+    if text.next():
+        raise UnreadableError("something follows the document")
+    return rest
+
+
+def first_value(pieces: Iterator[bytes], paths: Iterable[tuple[str, ...]]) -> Any:
+    """Return the first value of a text with empty arrays at some keys; None if there is none."""
+    values = _without_elements(_JsonText(pieces), list(paths))
+    try:
+        while True:
+            next(values)
+    except StopIteration as end:
+        return end.value
+    except (UnreadableError, ValueError):
+        return None
+
+
+def _without_elements(text: _JsonText, paths: list[tuple[str, ...]]) -> Generator[Any, None, Any]:
+    start = text.next()
+    if start == "[" and () in paths:
+        for _ in text.places("]"):
+            yield text.value()
+        return []
+    if start != "{" or not any(paths):
+        return text.value()
+    rest: dict[str, Any] = {}
+    for _ in text.places("}"):
+        key = text.value()
+        if not isinstance(key, str) or text.next() != ":":
+            raise UnreadableError("it is not JSON (a key is missing)")
+        text.skip()
+        inner = [path[1:] for path in paths if path and path[0] == key]
+        rest[key] = (yield from _without_elements(text, inner)) if inner else text.value()
+    return rest
+
+
+class _JsonText:
+    """JSON that is decoded one value after the other, also with NaN and Infinity."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._utf_8 = codecs.getincrementaldecoder("utf-8-sig")()
+        self._text, self._at = "", 0
+        self._decode = json.JSONDecoder().raw_decode
+
+    def _longer(self) -> bool:
+        """Add as much text as is left; return whether there was any."""
+        parts = [self._text[self._at :]]
+        size = least = len(parts[0])
+        while size < 2 * least + 1 and (piece := next(self._pieces, b"")):
+            parts.append(self._utf_8.decode(piece))
+            size += len(piece)
+        if len(parts) > 1:
+            self._text, self._at = "".join(parts), 0
+        return len(parts) > 1
+
+    def next(self) -> str:
+        """Return the next character that is not blank, without going on; "" at the end."""
+        if self._at < len(self._text) and self._text[self._at] > " ":
+            return self._text[self._at]
+        while True:
+            self._at = _BLANKS.match(self._text, self._at).end()  # type: ignore[union-attr]
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._longer():
+                return ""
+
+    def skip(self) -> None:
+        """Go on by a character."""
+        self._at += 1
+
+    def value(self) -> Any:
+        """Return the next value.
+
+        Raises
+        ------
+        UnreadableError
+            If it is not JSON.
+        """
+        self.next()
+        while True:
+            try:
+                value, end = self._decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                is_cut = error.pos + _LITERAL > len(self._text) or "Unterminated" in error.msg
+                if not (is_cut and self._longer()):
+                    why = _ENDS_WITHIN if is_cut else f"it is not JSON ({error.msg})"
+                    raise UnreadableError(why) from None
+                continue
+            except (ValueError, RecursionError) as error:
+                raise UnreadableError(f"it is not JSON ({error})") from None
+            if end + 2 >= len(self._text) and self._longer():
+                continue  # a number may go on, as by e-5
+            self._at = end
+            return value
+
+    def places(self, end: str) -> Iterator[None]:
+        """Yield before each element of an array, or key of an object, and go over its end."""
+        self.skip()
+        mark = self.next()
+        while mark != end:
+            yield
+            mark = self.next()
+            if mark not in (",", end) or not mark:
+                raise UnreadableError(
+                    "it is not JSON (a comma is missing)" if mark else _ENDS_WITHIN
+                )
+            if mark == ",":
+                self.skip()
+        self.skip()
+
+
+_BLANKS = re.compile(r"[ \t\n\r]*")
+
+_LITERAL = 16
+"""Characters of the longest name, such as -Infinity, or escape."""
+
+_ENDS_WITHIN = "it ends within an object: the log is half-written or cut short"
 
 
 def _document(text: bytes) -> Any:
-    """Return JSON of any length without keys that are never read; None if it is not JSON."""
+    """Return JSON of any length; None if it is not JSON."""
     try:
-        return json.loads(text, object_hook=_shortened)
+        return json.loads(text)
     except (ValueError, RecursionError):
         return None
 
@@ -274,6 +302,9 @@ _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 
 _JSON = re.compile(rb"\{|\[\s*(?:$|[\[{\"\]]|(?:-?[\d.]+|true|false|null|NaN)\s*,)")
 """Beginning of an object or a list; a column of a CSV file may be named ``[provider] prompt``."""
+
+_LONG_LINE = 1 << 24
+"""Bytes of a line that is parsed to find out whether it is an object."""
 
 _FIRST_LINES = 10
 """Lines in which an object is looked for that shows the format of a file of lines."""
@@ -320,13 +351,25 @@ class LogFile:
         except (OSError, EOFError) as error:
             damage.add(f"after line {number}", f"the file cannot be read ({error})")
 
-    def objects(self, damage: Damage, read: Callable[[dict[str, Any]], None]) -> None:
-        """Read each line as an object by a function; lines that it cannot read are damage."""
+    def objects(
+        self,
+        damage: Damage,
+        read: Callable[[dict[str, Any]], None],
+        shortened: Callable[[bytes], bytes] | None = None,
+    ) -> None:
+        """Read each line as an object by a function; lines that it cannot read are damage.
+
+        Parameters
+        ----------
+        damage : of the file
+        read : reads an object
+        shortened : returns a line without what is not read, or what is no JSON
+        """
         decode = json.JSONDecoder().raw_decode
         for number, line in self.lines(damage):
             try:
                 try:
-                    text = str(line, "utf-8")
+                    text = str(line if shortened is None else shortened(line), "utf-8")
                     value, end = decode(text)
                 except (ValueError, RecursionError):
                     value, end = None, 0
@@ -360,13 +403,17 @@ class LogFile:
         return self.head.startswith(b"PAR1")
 
     @cached_property
+    def _start(self) -> bytes:
+        """The beginning of text; empty if it is none."""
+        if self.is_zip or self.is_parquet:
+            return b""
+        with self.opened() as stream:
+            return bytes(stream.read(256)).removeprefix(b"\xef\xbb\xbf").lstrip()
+
+    @property
     def is_json(self) -> bool:
         """Whether its text begins as an object or a list."""
-        if self.is_zip or self.is_parquet:
-            return False
-        with self.opened() as stream:
-            start = stream.read(256).removeprefix(b"\xef\xbb\xbf").lstrip()
-        return _JSON.match(start) is not None
+        return _JSON.match(self._start) is not None
 
     @cached_property
     def document(self) -> Any:
@@ -376,22 +423,35 @@ class LogFile:
         with self.opened() as stream:
             return _document(stream.read())
 
+    def records(self) -> Generator[Any, None, Any]:
+        """Yield the elements of the long array of a document, and return the rest."""
+        with self.opened() as stream:
+            return (yield from records(_pieces(stream), LONG_ARRAYS))
+
+    @cached_property
+    def first_record(self) -> dict[str, Any]:
+        """The first element of a document that is an array of objects; else empty."""
+        if self._start.startswith(b"["):
+            with suppress(UnreadableError, ValueError), closing(self.records()) as found:
+                value = next(found, None)
+                return value if isinstance(value, dict) else {}
+        return {}
+
     @cached_property
     def first(self) -> dict[str, Any]:
-        """The first object of a file of lines, or the object that the file is; else empty."""
+        """The first object of a file of lines, or the document without its records; else empty."""
         if not self.is_json:
             return {}
-        found: list[Any] = []
-        for _, line in self.lines(Damage(self.name, skip=True)):
-            if len(found) == _FIRST_LINES:
-                break
-            found.append(_document(line))
-            if isinstance(found[0], dict):
-                return found[0]
-        for value in (self.document, *found):
+        if self._start.startswith(b"{"):
+            with self.opened() as stream:
+                value = first_value(_pieces(stream), LONG_ARRAYS)
             if isinstance(value, dict):
                 return value
-        return {}
+        with self.opened() as stream:
+            lines = iter(lambda: stream.readline(_LONG_LINE), b"")
+            some = islice((line for line in lines if not line.isspace()), _FIRST_LINES)
+            values = map(_document, some)
+            return next((value for value in values if isinstance(value, dict)), {})
 
     @property
     def described(self) -> dict[str, Any]:
@@ -416,8 +476,12 @@ class LogFile:
 
     def forget(self) -> None:
         """Free the parsed content."""
-        for name in ("document", "first"):
+        for name in ("document", "first", "first_record"):
             self.__dict__.pop(name, None)
+
+
+def _pieces(stream: Any) -> Iterator[bytes]:
+    return iter(lambda: stream.read(1 << 18), b"")
 
 
 class _Buffered:

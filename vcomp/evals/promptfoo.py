@@ -63,7 +63,7 @@ def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
         run = export.get("evalId")
         constant = {"task": task, "run": run}
         rows = _Rows(_samples(wanted, constant), wanted.metadata, _repeats(export))
-        for k, row in enumerate(export["results"]["results"], 1):
+        for k, row in enumerate(file.records(), 1):
             with damage.at(f"row {k}"):
                 rows.add(mapping(row, "a row"))
         identity, order = str(run or file.name), str(within(export, "results", "timestamp"))

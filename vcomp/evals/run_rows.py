@@ -443,9 +443,11 @@ def within(value: Any, *keys: str) -> Any:
 
 def content_hash(*parts: Any) -> int:
     """Return a number made of the content of an item, equal for equal content and never 0."""
-    text = json.dumps(parts, sort_keys=True, default=str)
-    digest = hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8).digest()
+    digest = hashlib.blake2b(_IN_ASCII(parts).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") or 1
+
+
+_IN_ASCII = json.JSONEncoder(sort_keys=True, default=str).encode
 
 
 def first_line(text: Any, width: int = 80) -> str:
