@@ -362,3 +362,45 @@ def test_columns_of_logs_that_do_not_exist(tmp_path):
         vcomp.evals.read(path, columns={"prompt": "taks"})
     by_passage = vcomp.evals.read(path, metadata=["passage"], columns={"judge": "passage"})
     assert set(by_passage.table["judge"]) == {"p"}
+
+
+# Lines without their documents -----------------------------------------------------------------
+
+
+def ordered(**more):
+    """Return a line with the keys in the order of lm_eval."""
+    return json.dumps(LINE | {"prompt_hash": "", "target_hash": ""} | more)
+
+
+def read_lines(path, lines, **options):
+    """Return what is read of lines of text."""
+    path.write_text("".join(line + "\n" for line in lines), "utf-8")
+    return vcomp.evals.read(path, **options)
+
+
+def test_the_order_of_keys_does_not_matter(tmp_path):
+    text = 'a ", "resps": [["x", "y"]], "doc_id": 9, "doc": {'
+    documents = [
+        {"resps": 1, "filter": 2, "doc": {"doc": 3}}, {"doc_id": 4}, {"a": {"x": 1, "resps": []}},
+        {"text": text}, [{"x": 1, "doc": 2}], None,
+    ]  # fmt: skip
+    lines = [
+        ordered(doc_id=k, doc=doc, em=k / 8, resps=[[text]], arguments={"x": text})
+        for k, doc in enumerate(documents)
+    ]
+    for line in lines:
+        assert list(json.loads(line))[:5] == ["doc_id", "doc", "target", "arguments", "resps"]
+    sorted_lines = [json.dumps(json.loads(line), sort_keys=True) for line in lines]
+    found = read_lines(tmp_path / "a.jsonl", lines)
+    expected = read_lines(tmp_path / "a.jsonl", sorted_lines)
+    assert found.table.to_dict() == expected.table.to_dict()
+    assert found.table["score"].tolist() == [k / 8 for k in range(6)]
+    assert found.table["item"].tolist() == [str(k) for k in range(6)]
+
+
+def test_a_line_that_begins_within_another_is_unreadable(tmp_path):
+    whole = ordered(doc_id=1)
+    for end in range(10, len(whole) - 1, 7):
+        cut = ordered(doc_id=2)[:end] + whole
+        logs = read_lines(tmp_path / "a.jsonl", [whole, cut], unreadable="skip")
+        assert logs.report[["samples", "unreadable"]].to_numpy().tolist() == [[1, 1]]

@@ -75,7 +75,7 @@ def _read_samples(file: LogFile, damage: Damage, metadata: tuple[str, ...]) -> R
         "model_args": config.get("model_args"),
     }
     samples = _SampleLines(SampleRows((*_SampleLines.NAMES, *metadata), constant), metadata)
-    file.objects(damage, samples.add)
+    file.objects(damage, samples.add, None if metadata else _shortened)
     rows, n = samples.rows.frame(), len(samples.seen)
     counted = _dict(_dict(results.get("n-samples")).get(task)).get("effective")
     counted = counted if isinstance(counted, int) else 0
@@ -100,6 +100,20 @@ def _read_samples(file: LogFile, damage: Damage, metadata: tuple[str, ...]) -> R
     )
 
 
+def _shortened(line: bytes) -> bytes:
+    """Return a line without document, target and requests, if its keys have lm_eval's order.
+
+    Text has its quotes escaped, so that these are keys; deeper ones leave a line that is no JSON.
+    """
+    start, end = line.find(b', "doc": '), line.rfind(b', "resps": ')
+    is_known = (
+        line.startswith(b'{"doc_id": ')
+        and 0 < start < end < line.rfind(b', "metrics": [') < line.rfind(b', "doc_hash": ')
+        and line.count(b'"doc_id": ') == 1
+    )
+    return line[:start] + line[end:] if is_known else line
+
+
 class _SampleLines:
     """Rows of the lines, and what was refused in them."""
 
@@ -122,8 +136,9 @@ class _SampleLines:
         except KeyError as error:
             raise UnreadableError(f"there is no value of the metric {error}") from None
         self.seen.add(item if isinstance(item, int | str) else repr(item))
-        doc = _dict(line.get("doc")) if self._metadata else {}
-        more = tuple(map(doc.get, self._metadata))
+        more: tuple[Any, ...] = ()
+        if self._metadata:
+            more = tuple(map(_dict(line.get("doc")).get, self._metadata))
         sample = (item, line.get("filter"), _hash(line.get("doc_hash")))
         n = _repeats(line.get("resps"))
         scored_repeats = False
