@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import f
 
 from tests.helpers.gstudies import REPLICATED, TREC3, gstudy, two_way
-from vcomp.gtheory.study import dstudy
+from vcomp.gtheory.planned_quantity import dstudy
 from vcomp.inference.intervals.closed_forms import ARTEAGA, FELDT
 from vcomp.inference.intervals.limits import MODIFIED_LARGE_SAMPLE
 from vcomp.inference.quantities import TwoWayMeanSquares

@@ -12,9 +12,9 @@ from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, g
 from vcomp.exceptions import PlanError
 from vcomp.formula.brennan import closure, parse_design
 from vcomp.gtheory.plan import gstudy_design
+from vcomp.gtheory.planned_quantity import dstudy
 from vcomp.gtheory.projection import _combined_limits, _FLimits
 from vcomp.gtheory.published import from_components
-from vcomp.gtheory.study import dstudy
 from vcomp.inference.intervals.limits import Limits
 from vcomp.inference.quantities import VarianceComponents
 

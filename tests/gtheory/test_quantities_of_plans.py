@@ -7,9 +7,9 @@ import pytest
 import vcomp
 from tests.helpers.gstudies import BODOFF_LI, TREC3
 from vcomp.exceptions import PlanError
+from vcomp.gtheory.planned_quantity import dstudy
 from vcomp.gtheory.projection import PLANNED
 from vcomp.gtheory.published import from_components
-from vcomp.gtheory.study import dstudy
 
 RES = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
 

@@ -10,8 +10,8 @@ import vcomp
 from tests.helpers.examples import examples
 from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3
 from vcomp.exceptions import PlanError
+from vcomp.gtheory.planned_quantity import dstudy
 from vcomp.gtheory.published import from_components
-from vcomp.gtheory.study import dstudy
 from vcomp.inference.intervals.limits import LOG_SCALE
 
 NAMES = list(BODOFF_LI)

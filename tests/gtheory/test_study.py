@@ -8,8 +8,8 @@ import pytest
 from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, gstudy
 from vcomp.codec import from_plain, to_plain
 from vcomp.exceptions import EstimationError, PlanError
+from vcomp.gtheory.planned_quantity import dstudy
 from vcomp.gtheory.published import from_components
-from vcomp.gtheory.study import dstudy
 from vcomp.inference.quantities import VarianceComponents
 
 QUANTITIES = ["universe_var", "rel_err_var", "abs_err_var", "Erho2", "Phi"]

@@ -19,8 +19,8 @@ from tests.helpers.examples import examples
 from tests.helpers.gstudies import BODOFF_LI, gstudy
 from vcomp.exceptions import PlanError
 from vcomp.formula.brennan import parse_design
+from vcomp.gtheory.planned_quantity import dstudy
 from vcomp.gtheory.published import from_components
-from vcomp.gtheory.study import dstudy
 from vcomp.gtheory.universe import Counts
 from vcomp.inference.quantities import VarianceComponents
 

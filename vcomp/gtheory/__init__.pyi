@@ -3,6 +3,7 @@ from .plan import DStudyPlan as DStudyPlan
 from .plan import PlanOptions as PlanOptions
 from .plan import make_plans as make_plans
 from .planned_quantity import HasDStudies as HasDStudies
+from .planned_quantity import dstudy as dstudy
 from .power import DifferenceTest as DifferenceTest
 from .projection import CoefficientName as CoefficientName
 from .projection import ObjectiveName as ObjectiveName
@@ -17,7 +18,6 @@ from .requirement import Requirement as Requirement
 from .requirement import check_requirement as check_requirement
 from .requirement import requirement_ratio as requirement_ratio
 from .study import DStudy as DStudy
-from .study import dstudy as dstudy
 from .study_record import omitted_interaction as omitted_interaction
 from .table_components import crossed_components as crossed_components
 from .table_components import matrix_components as matrix_components

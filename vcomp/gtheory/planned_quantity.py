@@ -15,7 +15,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp.exceptions import EstimationError, PlanError, check_alpha, guarded
-from vcomp.gtheory.plan import DStudyPlan, PlanOptions
+from vcomp.gtheory.plan import DStudyPlan, PlanOptions, make_plans
 from vcomp.gtheory.projection import (
     PLANNED,
     CoefficientName,
@@ -34,7 +34,8 @@ from vcomp.gtheory.requirement import (
     requirement_ratio,
     source_in_universe,
 )
-from vcomp.gtheory.study import DStudy, dstudy
+from vcomp.gtheory.study import DStudy
+from vcomp.gtheory.study_record import project
 from vcomp.gtheory.universe import all_sizes
 from vcomp.inference import (
     EstimatedQuantity,
@@ -46,7 +47,13 @@ from vcomp.inference import (
     read_quantity,
     smooth_of,
 )
-from vcomp.inference.intervals import FromComponents, IntervalName, IntervalSource, Limits
+from vcomp.inference.intervals import (
+    FromComponents,
+    IntervalName,
+    IntervalSource,
+    Limits,
+    check_source,
+)
 
 if TYPE_CHECKING:
     from vcomp.inference.resampling import Replicates
@@ -55,6 +62,101 @@ DSTUDY_QUANTITIES = (*PLANNED, "Phi_lambda", "n")
 """Names of quantities that need a plan."""
 
 _OPTIONS = {"n": ("goal", "coefficient", "facet"), "Phi_lambda": ("cut",)}
+
+
+def dstudy(
+    components: VarianceComponents,
+    design: str | None = None,
+    *,
+    object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
+    fixed: str | Sequence[str] = (),
+    universe: Mapping[str, float] | None = None,
+    within: str | Sequence[str] = (),
+    layout: Any = None,
+    sizes: Mapping[str, Any] | None = None,
+    alpha: float = 0.05,
+    negative: Projected = "zero",
+    interval: IntervalName | IntervalSource = "auto",
+    **n: Any,
+) -> DStudy:
+    """Return error variances, Eρ² and Φ of planned measurements, with intervals.
+
+    Parameters
+    ----------
+    components : of the G-study
+    design : in Brennan's notation, such as ``"p x (a:i)"``; the G-study's own if None
+    object : the object of measurement: a facet, or several (``"doctor:patient"``); if None, the
+        first facet of `design` without a size, see :func:`~vcomp.gtheory.make_plans`
+    fixed : facets whose planned levels are the whole universe of generalization: what they add to
+        differences between objects is universe score
+    universe : N' of facets with finite universes, ``{"topic": 500}``; of all others it is infinite
+    within : facets of the object (``"school"`` of ``"school:pupil"``) within whose levels objects
+        are compared: variance that all objects in a level share does not distinguish them
+    layout : instead of sizes the planned observations of every object, a row each, as a table
+        with a column for every facet but the object's; or several tables by name. A layout may be
+        unbalanced in any way; every component has its exact divisor. If objects have rows of
+        their own (the table has the object's columns), σ²(δ) contains the effects of the
+        different levels at which they are observed
+    sizes : like `n`, for facets whose names are not Python names, or are names of parameters
+    alpha : intervals have confidence 1 − alpha
+    negative : ``"zero"`` sets negative components to zero, ``"keep"`` uses them as estimated
+    interval : how intervals are made. ``"mls"``: modified large sample; ``"robust"``: the same
+        with degrees of freedom from the data, for effects that are not normal, such as those of
+        0/1 scores; ``"f"``: F quantiles of a complete two-way table (Feldt for Eρ², Arteaga et al.
+        for Φ); ``"log"``: the delta method
+        on the log or logit scale; ``"wald"``: on the natural scale; ``"auto"``: robust if the
+        components have what it needs of the rows of a fit, else F if the table is complete and
+        two-way, else modified large sample. Or another source of intervals
+    **n : one size or several for each facet; of a nested facet within those it is nested in, or
+        :class:`~vcomp.gtheory.Counts` where these differ. All combinations are planned. A facet
+        without a size has the G-study's
+
+    Raises
+    ------
+    PlanError
+        The plan is not possible, or the G-study cannot support it.
+
+    References
+    ----------
+    Bodoff and Li (2007), SIGIR, eq. (2)-(6), pp. 370-371, whose components the example has;
+    Brennan (2001), Generalizability Theory, chap. 4 and 5.
+
+    Examples
+    --------
+    >>> from vcomp.gtheory import from_components
+    >>> published = {"p": .00751, "i": .01596, "a": 0, "pi": .01258, "pa": .00002, "ia": .00143,
+    ...              "pia": .00176}
+    >>> study = dstudy(from_components(published).components, i=20, a=3)
+    >>> study.table[["i", "a", "abs_err_var", "Erho2", "Phi"]].round(5)
+        i  a  abs_err_var    Erho2      Phi
+    0  20  3      0.00149  0.91865  0.83474
+
+    The same three assessors in all measurements; then a different assessor for each topic:
+
+    >>> fixed = dstudy(from_components(published).components, i=20, a=3, fixed="a")
+    >>> fixed.table[["universe_var", "Erho2", "Phi"]].round(5)
+       universe_var    Erho2      Phi
+    0       0.00752  0.91947  0.83548
+    >>> dstudy(from_components(published).components, "p x (a:i)", i=20, a=1).table["Phi"].round(5)
+    0    0.8255
+    Name: Phi, dtype: float64
+    """
+    plan = make_plans(
+        components,
+        design,
+        object,
+        all_sizes(sizes, n),
+        fixed=fixed,
+        universe=universe,
+        within=within,
+        layout=layout,
+    )
+    source: IntervalSource
+    if isinstance(interval, str):
+        source = FromComponents(components, interval, negative)
+    else:
+        source = check_source(interval)
+    return project(DStudy, components, plan, alpha=alpha, negative=negative, source=source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,26 +403,7 @@ def _quantity(
     options: _QuantityOptions,
     alpha: float,
 ) -> EstimatedQuantity:
-    """Return estimate, standard error and interval of a quantity.
-
-    Parameters
-    ----------
-    components : of the G-study
-    what : a component; a sum of components, a ratio of such sums, or a root, see
-        :func:`~vcomp.inference.expression.read_quantity`; one of :data:`DSTUDY_QUANTITIES`; or
-        a function of a Series of the components
-    source_of : returns the source of intervals for a policy for negative estimates
-    mean : of the scores
-    options : plan and options
-    alpha : the interval has confidence 1 − alpha
-
-    Raises
-    ------
-    EstimationError
-        If the quantity is not known, or the method has no interval of it.
-    PlanError
-        If the plan is not possible or has several rows, or an option is not one of the quantity.
-    """
+    """Return estimate, standard error and interval; see :meth:`HasDStudies.quantity`."""
     check_alpha(alpha)
     given = {k: getattr(options, k) for k in ("goal", "coefficient", "facet", "cut")}
     allowed = _OPTIONS.get(what, ()) if isinstance(what, str) else ()
@@ -342,29 +425,26 @@ def _quantity(
             f"{what!r} needs no plan: design=, object=, fixed=, universe=, within=, layout= and "
             f"sizes are for {', '.join(names)}"
         )
-    correlation = None
+    default: Projected = "keep"
+    quantity: Quantities | Smooth | None
     if isinstance(what, str):
-        correlation = read_correlation(what, components.names, components.matrices)
-    if isinstance(what, str) and correlation is not None:
-        source = source_of(options.negative or "keep")
-        local = _local(source, components, mean, options, "keep")
-        return _estimated(what, correlation, source, local, alpha)
-    if isinstance(what, str):
-        quantity = read_quantity(what, components.names, DSTUDY_QUANTITIES)
-        # Shares lie between 0 and 1, as those of the tables do.
-        policy: Projected = options.negative or ("zero" if quantity.form == "share" else "keep")
-        source = source_of(policy)
-        local = _local(source, components, mean, options, policy)
-        return _estimated(what, quantity, source, local, alpha)
-    source = source_of(options.negative or "keep")
-    local = _local(source, components, mean, options, "keep")
-    if not callable(what):
+        name = what
+        quantity = read_correlation(what, components.names, components.matrices)
+        if quantity is None:
+            quantity = read_quantity(what, components.names, DSTUDY_QUANTITIES)
+            # Shares lie between 0 and 1, as those of the tables do.
+            default = "zero" if quantity.form == "share" else "keep"
+    elif callable(what):
+        name = getattr(what, "__name__", "function").replace("<lambda>", "function")
+        quantity = smooth_of(what, components.names)
+    else:
         raise EstimationError(
             f"a quantity is a text such as 'sys / total', or a function of the components; not "
             f"{what!r}"
         )
-    name = getattr(what, "__name__", "function").replace("<lambda>", "function")
-    return _estimated(name, smooth_of(what, components.names), source, local, alpha)
+    source = source_of(options.negative or default)
+    local = _local(source, components, mean, options, default)
+    return _estimated(name, quantity, source, local, alpha)
 
 
 def _local(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, combinations
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -57,7 +57,6 @@ _MOST_ERROR = 1e100
 _TRIED = 16
 """Sizes that are tried at once."""
 
-
 TestName: TypeAlias = Literal["t", "tukey"]
 """The t-test of one pair, or Tukey's test of all pairs."""
 
@@ -97,8 +96,7 @@ class DifferenceTest:
         degrees, p = np.minimum(df, _AS_NORMAL), 1.0 - self.alpha / 2.0
         if self.test == "t":
             return np.where(df > _AS_NORMAL, ndtri(p), stdtrit(degrees, p))
-        distinct, places = np.unique(degrees, return_inverse=True)
-        return _rank_bounds(distinct, self)[places]
+        return _rank_bounds(degrees, self)
 
     def power(self, difference: FloatArray, se: FloatArray, df: FloatArray) -> FloatArray:
         """Return the probability of rejection, of the shape of the arguments.
@@ -182,12 +180,11 @@ def difference_df(study: StudyRecord, plan: DStudyPlan, n_objects: int) -> Float
     if has_no_table or len(plan.objects) > 1:
         return np.full(len(plan), np.inf)
     components = study.components
-    roles, values = composition(components, plan), used_components(components, study.negative)
-    relative = weights(components, plan).relative
-    parts = values.values
+    roles, relative = composition(components, plan), weights(components, plan).relative
+    values = used_components(components, study.negative).values
     return np.array(
         [
-            _of_table(plan, row, roles.effects, parts, relative[row], n_objects)
+            _of_table(plan, row, roles.effects, values, relative[row], n_objects)
             for row in range(len(plan))
         ]
     )
@@ -229,23 +226,12 @@ def _of_table(
     return 2.0 * total**2 / sampling if sampling > 0.0 else math.inf
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedErrors:
-    """Error variances of plans with their limits.
-
-    Attributes
-    ----------
-    estimate, low, high : (m,)
-    """
+class PlannedErrors(NamedTuple):
+    """Error variances of plans with their limits, each (m,)."""
 
     estimate: FloatArray
     low: FloatArray
     high: FloatArray
-
-    @property
-    def all(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Estimate, low and high."""
-        return self.estimate, self.low, self.high
 
 
 def planned_errors(study: StudyRecord, plan: DStudyPlan, name: str) -> PlannedErrors:
@@ -273,7 +259,7 @@ def power_table(study: StudyRecord, difference: Any, test: DifferenceTest) -> pd
     df = difference_df(study, plan, test.n_objects)
     own = ["difference", "std_error", "df", "power", "low", "high"]
     true = np.tile(wanted, len(plan))
-    se, least, most = (np.repeat(of, wanted.size) for of in errors.all)
+    se, least, most = (np.repeat(of, wanted.size) for of in errors)
     df = np.repeat(df, wanted.size)
     # The larger the error, the smaller the power.
     powers = [test.power(true, of, df) for of in (se, most, least)]
@@ -289,50 +275,17 @@ def detectable_table(study: StudyRecord, power: float, test: DifferenceTest) -> 
     df = difference_df(study, plan, test.n_objects)
     units = np.array([test.detectable(power, 1.0, float(of)) for of in df])
     own = {"std_error": errors.estimate, "df": df}
-    found = dict(
-        zip(("difference", "low", "high"), (units * of for of in errors.all), strict=True)
-    )
+    found = dict(zip(("difference", "low", "high"), (units * of for of in errors), strict=True))
     return sizes_table(plan, own | found)
-
-
-def _ranks_left(
-    study: StudyRecord,
-    plan: DStudyPlan,
-    se: FloatArray,
-    df: FloatArray,
-    test: DifferenceTest,
-) -> FloatArray:
-    """Return the expected mean size of simultaneous sets of ranks in each plan.
-
-    A set has the rank of its object and one for each other from which it does not differ
-    significantly. Of two objects drawn from a normal population the observed difference has
-    variance 2τ + se², so that over the estimate of its standard error it is a multiple of t.
-    """
-    values = used_components(study.components, study.negative).values
-    tau = weights(study.components, plan).universe @ values
-    degrees, places = np.unique(np.minimum(df, _AS_NORMAL), return_inverse=True)
-    bounds = _rank_bounds(degrees, test)[places]
-    return _mean_set(se, degrees[places], bounds, tau, test.n_objects)
 
 
 def _rank_bounds(df: FloatArray, test: DifferenceTest) -> FloatArray:
     """Return the multiples of standard errors from which two of all objects differ."""
     from vcomp.inference.pairwise import range_of_normals, studentized_isf
 
+    distinct, places = np.unique(df, return_inverse=True)
     tail = range_of_normals(test.n_objects)
-    return np.asarray(studentized_isf(test.alpha, df, tail) / math.sqrt(2.0))
-
-
-def _mean_set(
-    se: FloatArray, df: FloatArray, bounds: FloatArray, tau: FloatArray, n: int
-) -> FloatArray:
-    """Return the expected mean sizes of simultaneous sets of the ranks of n objects."""
-    from scipy.special import stdtr
-
-    spread = np.sqrt(np.maximum(2.0 * tau + se**2, 0.0))
-    share = np.divide(se, spread, out=np.ones_like(se), where=spread != 0.0)
-    alike = 1.0 - 2.0 * stdtr(df, -share * bounds)
-    return np.asarray(1.0 + (n - 1.0) * alike)
+    return np.asarray(studentized_isf(test.alpha, distinct, tail) / math.sqrt(2.0))[places]
 
 
 def allowed_error(name: str, largest: float, df: float, tau: float, test: DifferenceTest) -> float:
@@ -350,33 +303,38 @@ def allowed_error(name: str, largest: float, df: float, tau: float, test: Differ
 
     degrees = np.array([min(df, _AS_NORMAL)])
     if name == "width":
-        return float(0.5 * (largest / _widths(np.ones(1), degrees, test)[0]) ** 2)
+        return float(0.125 * (largest / test.bounds(degrees)[0]) ** 2)
     alike = (largest - 1.0) / (test.n_objects - 1.0)
     share = float(-stdtrit(degrees, 0.5 * (1.0 - alike))[0] / _rank_bounds(degrees, test)[0])
     return _MOST_ERROR if share >= 1.0 else min(_MOST_ERROR, tau * share**2 / (1.0 - share**2))
 
 
 def tested_value(
-    name: str, se: FloatArray, df: FloatArray, tau: float, test: DifferenceTest
+    name: str, se: FloatArray, df: FloatArray, tau: FloatArray | float, test: DifferenceTest
 ) -> FloatArray:
-    """Return the width of intervals of differences, or the mean size of sets of ranks, (m,).
+    """Return the width of intervals of differences, or the mean size of sets of ranks, (..., m).
+
+    A set has the rank of its object and one for each other from which it does not differ
+    significantly. Of two objects drawn from a normal population the observed difference has
+    variance 2τ + se², so that over the estimate of its standard error it is a multiple of t.
 
     Parameters
     ----------
     name : one of :data:`OF_TESTS`
-    se, df : (m,) standard errors of a difference, and their degrees of freedom
-    tau : universe-score variance
+    se : (..., m) standard errors of a difference
+    df : (m,) their degrees of freedom
+    tau : universe-score variance, one or (m,)
     test : of the objects
     """
+    from scipy.special import stdtr
+
     if name == "width":
-        return _widths(se, df, test)
+        return np.asarray(2.0 * se * test.bounds(df))
     degrees = np.minimum(df, _AS_NORMAL)
-    return _mean_set(se, degrees, _rank_bounds(degrees, test), np.array(tau), test.n_objects)
-
-
-def _widths(se: FloatArray, df: FloatArray, test: DifferenceTest) -> FloatArray:
-    """Return the widths of intervals of differences with confidence 1 − alpha, (m,)."""
-    return np.asarray(2.0 * se * test.bounds(df))
+    spread = np.sqrt(np.maximum(2.0 * tau + se**2, 0.0))
+    share = np.divide(se, spread, out=np.ones_like(se), where=spread != 0.0)
+    alike = 1.0 - 2.0 * stdtr(degrees, -share * _rank_bounds(degrees, test))
+    return np.asarray(1.0 + (test.n_objects - 1.0) * alike)
 
 
 def check_no_goal(goal: object) -> None:
@@ -413,6 +371,7 @@ def required_error(
     if goal is None or not is_real(goal) or not 0.0 < goal < np.inf:
         raise PlanError(f"the goal of {name} must be a number above 0, not {goal!r}")
     largest, tested = float(goal), test_of(study, name, goal, n_objects, alpha, test)
+    of_test = partial(difference_df, study, n_objects=tested.n_objects)
 
     def met(plan: DStudyPlan, which: int) -> FloatArray:
         of = error_of(plan, which)
@@ -420,18 +379,15 @@ def required_error(
 
     def error_of(plan: DStudyPlan, which: int) -> FloatArray:
         if name in ERRORS:
-            return planned_errors(study, plan, name).all[which]
-        df = difference_df(study, plan, tested.n_objects)
-        se = planned_errors(study, plan, _OF_TEST).all[which]
-        return (
-            _widths(se, df, tested)
-            if name == "width"
-            else _ranks_left(study, plan, se, df, tested)
-        )
+            return planned_errors(study, plan, name)[which]
+        values = used_components(study.components, study.negative).values
+        tau = weights(study.components, plan).universe @ values
+        se = planned_errors(study, plan, _OF_TEST)[which]
+        return tested_value(name, se, of_test(plan), tau, tested)
 
     value = display.number(largest)
     goal_words = OF_TESTS[name].format(value) if name in OF_TESTS else f"{ERRORS[name]} = {value}"
-    df = None if name in ERRORS else partial(difference_df, study, n_objects=tested.n_objects)
+    df = None if name in ERRORS else of_test
     return _required(study, facet, met, Goal(name, largest, goal_words, df))
 
 
@@ -506,18 +462,22 @@ def required_power(
     power, n_objects, alpha, test : 0.8, 2, 0.05 and ``"t"`` if None
     """
     tested = given_test(n_objects, alpha, test)
-    wanted = 0.8 if power is None else power
-    check_power(wanted, tested)
+    wanted = check_power(0.8 if power is None else power, tested)
     true = _differences(difference, one=True)
 
     def met(plan: DStudyPlan, which: int) -> FloatArray:
-        se = planned_errors(study, plan, _OF_TEST).all[which]
+        se = planned_errors(study, plan, _OF_TEST)[which]
         of = tested.power(true, se, difference_df(study, plan, tested.n_objects))
         return np.where(np.isnan(of), np.nan, of >= wanted)
 
     df = partial(difference_df, study, n_objects=tested.n_objects)
-    words = f"power {display.number(wanted)} at a difference of {display.number(true[0])}"
-    return _required(study, facet, met, Goal("power", float(wanted), words, df))
+    words = power_in_words(wanted, true[0])
+    return _required(study, facet, met, Goal("power", wanted, words, df))
+
+
+def power_in_words(power: float, difference: float) -> str:
+    """Return the goal of a test of a difference."""
+    return f"power {display.number(power)} at a difference of {display.number(difference)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,12 @@ Nothing is computed here: :mod:`~vcomp.gtheory.study_record` makes the record, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from vcomp import display
 from vcomp.data import InJson
-from vcomp.gtheory.plan import make_plans
 from vcomp.gtheory.power import (
     ERRORS,
     OF_TESTS,
@@ -32,7 +31,6 @@ from vcomp.gtheory.study_record import (
     StudyRecord,
     every_requirement,
     of_level,
-    project,
     study_table,
 )
 from vcomp.gtheory.study_views import (
@@ -43,9 +41,6 @@ from vcomp.gtheory.study_views import (
     quantity_table,
     summary,
 )
-from vcomp.gtheory.universe import all_sizes
-from vcomp.inference import Projected, VarianceComponents
-from vcomp.inference.intervals import FromComponents, IntervalName, IntervalSource, check_source
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,7 +121,8 @@ class DStudy(InJson, display.Printed, StudyRecord):
         {'keywords': array([0.736]), 'sentence': array([0.726])}
         """
         groups = None if self.residuals is None else self.residuals.groups
-        return StudiesByLevel(self, () if groups is None else groups.labels)
+        labels = () if groups is None else groups.labels
+        return {level: of_level(self, place) for place, level in enumerate(labels)}
 
     def quantity(
         self, what: PlannedName, *, se: Literal["delta", "unbiased"] = "delta"
@@ -548,129 +544,3 @@ class DStudy(InJson, display.Printed, StudyRecord):
     def __repr__(self) -> str:
         plan = self.plan
         return f"DStudy(object={plan.object!r}, design='{plan.design}', plans={len(plan)})"
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class StudiesByLevel(Mapping[str, DStudy]):
-    """The D-study of each level that has a residual variance of its own, made when it is read.
-
-    Attributes
-    ----------
-    study : that of their mean
-    levels : their names
-    """
-
-    study: DStudy
-    levels: tuple[str, ...]
-
-    def __getitem__(self, level: str) -> DStudy:
-        """Return the D-study of a level."""
-        if level not in self.levels:
-            raise KeyError(level)
-        return of_level(self.study, self.levels.index(level))
-
-    def __iter__(self) -> Iterator[str]:
-        """Return an iterator of the names of the levels."""
-        return iter(self.levels)
-
-    def __len__(self) -> int:
-        """Return the number of levels."""
-        return len(self.levels)
-
-    def __repr__(self) -> str:
-        return f"<D-studies of {', '.join(self.levels) or 'no level'}>"
-
-
-def dstudy(
-    components: VarianceComponents,
-    design: str | None = None,
-    *,
-    object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
-    fixed: str | Sequence[str] = (),
-    universe: Mapping[str, float] | None = None,
-    within: str | Sequence[str] = (),
-    layout: Any = None,
-    sizes: Mapping[str, Any] | None = None,
-    alpha: float = 0.05,
-    negative: Projected = "zero",
-    interval: IntervalName | IntervalSource = "auto",
-    **n: Any,
-) -> DStudy:
-    """Return error variances, Eρ² and Φ of planned measurements, with intervals.
-
-    Parameters
-    ----------
-    components : of the G-study
-    design : in Brennan's notation, such as ``"p x (a:i)"``; the G-study's own if None
-    object : the object of measurement: a facet, or several (``"doctor:patient"``); if None, the
-        first facet of `design` without a size, see :func:`~vcomp.gtheory.make_plans`
-    fixed : facets whose planned levels are the whole universe of generalization: what they add to
-        differences between objects is universe score
-    universe : N' of facets with finite universes, ``{"topic": 500}``; of all others it is infinite
-    within : facets of the object (``"school"`` of ``"school:pupil"``) within whose levels objects
-        are compared: variance that all objects in a level share does not distinguish them
-    layout : instead of sizes the planned observations of every object, a row each, as a table
-        with a column for every facet but the object's; or several tables by name. A layout may be
-        unbalanced in any way; every component has its exact divisor. If objects have rows of
-        their own (the table has the object's columns), σ²(δ) contains the effects of the
-        different levels at which they are observed
-    sizes : like `n`, for facets whose names are not Python names, or are names of parameters
-    alpha : intervals have confidence 1 − alpha
-    negative : ``"zero"`` sets negative components to zero, ``"keep"`` uses them as estimated
-    interval : how intervals are made. ``"mls"``: modified large sample; ``"robust"``: the same
-        with degrees of freedom from the data, for effects that are not normal, such as those of
-        0/1 scores; ``"f"``: F quantiles of a complete two-way table (Feldt for Eρ², Arteaga et al.
-        for Φ); ``"log"``: the delta method
-        on the log or logit scale; ``"wald"``: on the natural scale; ``"auto"``: robust if the
-        components have what it needs of the rows of a fit, else F if the table is complete and
-        two-way, else modified large sample. Or another source of intervals
-    **n : one size or several for each facet; of a nested facet within those it is nested in, or
-        :class:`~vcomp.gtheory.Counts` where these differ. All combinations are planned. A facet
-        without a size has the G-study's
-
-    Raises
-    ------
-    PlanError
-        The plan is not possible, or the G-study cannot support it.
-
-    References
-    ----------
-    Bodoff and Li (2007), SIGIR, eq. (2)-(6), pp. 370-371, whose components the example has;
-    Brennan (2001), Generalizability Theory, chap. 4 and 5.
-
-    Examples
-    --------
-    >>> from vcomp.gtheory import from_components
-    >>> published = {"p": .00751, "i": .01596, "a": 0, "pi": .01258, "pa": .00002, "ia": .00143,
-    ...              "pia": .00176}
-    >>> study = dstudy(from_components(published).components, i=20, a=3)
-    >>> study.table[["i", "a", "abs_err_var", "Erho2", "Phi"]].round(5)
-        i  a  abs_err_var    Erho2      Phi
-    0  20  3      0.00149  0.91865  0.83474
-
-    The same three assessors in all measurements; then a different assessor for each topic:
-
-    >>> fixed = dstudy(from_components(published).components, i=20, a=3, fixed="a")
-    >>> fixed.table[["universe_var", "Erho2", "Phi"]].round(5)
-       universe_var    Erho2      Phi
-    0       0.00752  0.91947  0.83548
-    >>> dstudy(from_components(published).components, "p x (a:i)", i=20, a=1).table["Phi"].round(5)
-    0    0.8255
-    Name: Phi, dtype: float64
-    """
-    plan = make_plans(
-        components,
-        design,
-        object,
-        all_sizes(sizes, n),
-        fixed=fixed,
-        universe=universe,
-        within=within,
-        layout=layout,
-    )
-    source: IntervalSource
-    if isinstance(interval, str):
-        source = FromComponents(components, interval, negative)
-    else:
-        source = check_source(interval)
-    return project(DStudy, components, plan, alpha=alpha, negative=negative, source=source)

@@ -16,8 +16,8 @@ from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3
 from tests.helpers.printed_tables import printed_columns
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.allocation.cost import Cost
+from vcomp.gtheory.planned_quantity import dstudy
 from vcomp.gtheory.published import from_components
-from vcomp.gtheory.study import dstudy
 
 TREC5 = from_components(BODOFF_LI)
 KINDS = ["p x i x a", "p x (a:i)"]

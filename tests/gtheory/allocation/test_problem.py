@@ -13,8 +13,9 @@ from vcomp.exceptions import PlanError
 from vcomp.gtheory.allocation.cost import Cost, read_cost
 from vcomp.gtheory.allocation.problem import evaluate, make_problem, read_bounds
 from vcomp.gtheory.plan import make_plans
+from vcomp.gtheory.planned_quantity import dstudy
 from vcomp.gtheory.published import from_components
-from vcomp.gtheory.study import DStudy, dstudy
+from vcomp.gtheory.study import DStudy
 from vcomp.gtheory.study_record import project
 
 TREC5 = from_components(BODOFF_LI).components

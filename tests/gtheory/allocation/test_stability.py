@@ -11,8 +11,8 @@ from tests.helpers.gstudies import BODOFF_LI, TREC3
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.gtheory.allocation.alternative import shown
 from vcomp.gtheory.allocation.stability import draw_components
+from vcomp.gtheory.planned_quantity import dstudy
 from vcomp.gtheory.published import from_components
-from vcomp.gtheory.study import dstudy
 from vcomp.inference.resampling import Replicates
 
 KINDS = ["p x i x a", "p x (a:i)"]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import FloatArray
+from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import PlanError, check_one_of, is_real, is_whole
 from vcomp.gtheory.allocation.alternative import Aim, Alternative, shown
 from vcomp.gtheory.allocation.cost import money, read_cost
@@ -42,6 +42,7 @@ from vcomp.gtheory.power import (
     check_power,
     difference_df,
     given_test,
+    power_in_words,
     smallest_size,
     test_of,
     tested_value,
@@ -62,7 +63,6 @@ _STEPS, _CLOSER = 12, 0.01
 
 _SAME = 1.0 + 1e-12
 """Costs closer than this ratio are equal."""
-
 
 _VARIANCES = {
     "rel_sem": ("rel_err_var", 1.0),
@@ -91,16 +91,16 @@ class DifferenceGoal:
         return difference_df(self.study, plan, self.test.n_objects)
 
     def aim(self, df: float) -> Aim:
-        """Return the error variance that the goal allows with some degrees of freedom, as an aim.
-
-        Parameters
-        ----------
-        df : of the error variance
-        """
+        """Return the error variance allowed with these degrees of freedom, as an aim."""
         raise NotImplementedError
 
-    def is_met(self, problem: SizeProblem, values: FloatArray, rows: FloatArray) -> FloatArray:
+    def is_met(self, problem: SizeProblem, values: FloatArray, rows: FloatArray) -> BoolArray:
         """Return whether (m, F) sizes reach the goal, with (k,) components."""
+        se = np.sqrt(2.0 * np.maximum(problem.errors(rows, values), 0.0))
+        return self._is_met(se, self.df(problem, rows))
+
+    def _is_met(self, se: FloatArray, df: FloatArray) -> BoolArray:
+        """Return whether standard errors of differences reach the goal, (m,)."""
         raise NotImplementedError
 
 
@@ -120,9 +120,7 @@ class ErrorGoal(DifferenceGoal):
     @property
     def _tau(self) -> float:
         values = used_components(self.study.components, self.study.negative).values
-        return float(
-            np.ravel(weights(self.study.components, self.study.plan).universe @ values)[0]
-        )
+        return float((weights(self.study.components, self.study.plan).universe @ values)[0])
 
     def aim(self, df: float) -> Aim:
         """Return the error variance that the goal allows, as an aim."""
@@ -130,11 +128,8 @@ class ErrorGoal(DifferenceGoal):
         goal = allowed_error(self.name, self.largest, df, self._tau, self.test)
         return Aim("rel_err_var", goal=goal, words=words)
 
-    def is_met(self, problem: SizeProblem, values: FloatArray, rows: FloatArray) -> FloatArray:
-        """Return whether (m, F) sizes reach the goal, with (k,) components."""
-        se = np.sqrt(2.0 * np.maximum(problem.errors(rows, values), 0.0))
-        found = tested_value(self.name, se, self.df(problem, rows), self._tau, self.test)
-        return np.asarray(found <= self.largest)
+    def _is_met(self, se: FloatArray, df: FloatArray) -> BoolArray:
+        return tested_value(self.name, se, df, self._tau, self.test) <= self.largest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,22 +145,14 @@ class PowerGoal(DifferenceGoal):
     difference: float
     power: float
 
-    @property
-    def words(self) -> str:
-        """The goal in words."""
-        power, difference = display.number(self.power), display.number(self.difference)
-        return f"power {power} at a difference of {difference}"
-
     def aim(self, df: float) -> Aim:
         """Return the error variance that the goal allows, as an aim."""
         detected = self.test.detectable(self.power, 1.0, df)
-        return Aim("rel_err_var", goal=0.5 * (self.difference / detected) ** 2, words=self.words)
+        words = power_in_words(self.power, self.difference)
+        return Aim("rel_err_var", goal=0.5 * (self.difference / detected) ** 2, words=words)
 
-    def is_met(self, problem: SizeProblem, values: FloatArray, rows: FloatArray) -> FloatArray:
-        """Return whether (m, F) sizes have the power, with (k,) components."""
-        se = np.sqrt(2.0 * np.maximum(problem.errors(rows, values), 0.0))
-        power = self.test.power(np.array(self.difference), se, self.df(problem, rows))
-        return np.asarray(power >= self.power)
+    def _is_met(self, se: FloatArray, df: FloatArray) -> BoolArray:
+        return self.test.power(np.array(self.difference), se, df) >= self.power
 
 
 def best_for_power(
@@ -512,11 +499,8 @@ def _read_aim(budget: float | None, goal: float | None, coefficient: str) -> Aim
 
 
 def _positive(what: str, value: Any) -> float:
-    # Python's bool is a number, numpy's is not
-    if is_real(value):
-        number = float(value)
-        if math.isfinite(number) and number > 0.0:
-            return number
+    if is_real(value) and 0.0 < value < math.inf:
+        return float(value)
     raise PlanError(f"{what} is a positive number, not {value!r}")
 
 
@@ -525,10 +509,8 @@ def _plans(study: StudyRecord, designs: str | Sequence[str] | None) -> list[DStu
     study_plan = study.plan
     if designs is None:
         return [study_plan]
-    if not isinstance(designs, (str, Iterable)):
-        raise PlanError(f"designs are texts such as ['p x i x a', 'p x (a:i)'], not {designs!r}")
-    texts = [designs] if isinstance(designs, str) else list(designs)
-    if any(text is None for text in texts):
+    texts = [designs] if isinstance(designs, str) else designs
+    if not isinstance(texts, Iterable) or None in (texts := list(texts)):
         raise PlanError(f"designs are texts such as ['p x i x a', 'p x (a:i)'], not {designs!r}")
     if not texts:
         raise PlanError("designs is empty: leave it out, or name designs such as 'p x (a:i)'")
