@@ -76,9 +76,8 @@ def fixed(
     column = [float(v) for v in values]
     if decimals is None:
         decimals = decimals_for(column, significant)
-        sizes = _sizes(column)
-        spans = bool(sizes) and max(sizes) > 10**6 * min(sizes)
-        if spans or decimals > _MOST_DECIMALS or (sizes and max(sizes) >= _LONG):
+        sizes = _sizes(column) or [1.0]
+        if max(sizes) > 10**6 * min(sizes) or decimals > _MOST_DECIMALS or max(sizes) >= _LONG:
             return [_written(v, f".{significant - 1}e", missing) for v in column]
     return [_written(v, f".{decimals}f", missing) for v in column]
 

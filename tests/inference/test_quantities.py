@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcomp.gtheory import from_components
-from vcomp.inference.quantities import EstimatedQuantity, Quantities, used_components
+from vcomp.inference.expression import EstimatedQuantity
+from vcomp.inference.quantities import Quantities, used_components
 
 A = np.array([[1.0, 0.0, 0.5], [1.0, -1.0, 0.0], [0.0, 0.0, 2.0]])
 B = np.array([[0.0, 1.0, 0.5], [0.0, 0.0, 1.0], [1.0, 1.0, 0.0]])

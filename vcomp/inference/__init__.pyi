@@ -1,8 +1,8 @@
+from .expression import EstimatedQuantity as EstimatedQuantity
 from .expression import read_correlation as read_correlation
 from .expression import read_quantity as read_quantity
 from .expression import smooth_of as smooth_of
 from .quantities import NOT_CONVERGED as NOT_CONVERGED
-from .quantities import EstimatedQuantity as EstimatedQuantity
 from .quantities import Form as Form
 from .quantities import LevelVariances as LevelVariances
 from .quantities import Projected as Projected

@@ -1,7 +1,7 @@
 """Quantities from text, such as ``"sys / (sys + Residual/50)"``, and from functions.
 
 A text is turned into ``Quantities``, a function of the components into ``Smooth``; both have
-intervals from any interval source.
+intervals from any interval source. :class:`EstimatedQuantity` prints what was estimated.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError, did_you_mean
 from vcomp.formula import EffectMatrix
@@ -344,3 +345,45 @@ def _central(at: Callable[[Any], Any], v: FloatArray, j: int) -> float:
         moved[j] += sign * h
         ends.append(float(at(moved)))
     return float((ends[0] - ends[1]) / (2.0 * h))
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatedQuantity(display.PrintsAsSentence):
+    """The estimate of one quantity with its standard error and interval.
+
+    Attributes
+    ----------
+    name : of the quantity, as requested
+    estimate : its value at the estimated components
+    se : standard error by the delta method; nan if there is none
+    low, high : ends of the interval; nan if there is none, infinite if it is open
+    alpha : the interval has confidence 1 − alpha
+    interval_method : name of the method in words
+    notes : remarks on the interval, clauses without a full stop
+
+    Examples
+    --------
+    >>> print(EstimatedQuantity("sys", 0.5, 0.1, 0.3, 0.8, 0.05, "Wald"))
+    sys = 0.5 (standard error 0.1), 95 % interval [0.3, 0.8] by Wald
+    """
+
+    name: str
+    estimate: float
+    se: float
+    low: float
+    high: float
+    alpha: float
+    interval_method: str
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        text = f"{self.name} = {display.number(self.estimate)}"
+        if not math.isnan(self.se):
+            text += f" (standard error {display.number(self.se, 3)})"
+        if math.isnan(self.low) or math.isnan(self.high):
+            text += ", no interval"
+        else:
+            ends = f"[{display.number(self.low, 3)}, {display.number(self.high, 3)}]"
+            text += f", {display.level(self.alpha)} interval {ends} by {self.interval_method}"
+        notes = (*self.notes, display.NO_LIMIT) if math.isinf(self.high) else self.notes
+        return "; ".join([text, *notes])

@@ -9,7 +9,6 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.display import SYMBOLS
 from vcomp.exceptions import DataError, VcompError, check_alpha
 from vcomp.plots.canvas import (
     COLOURS,
@@ -54,11 +53,10 @@ def components(
     """Draw variance components as dots with their intervals as whiskers.
 
     They are in the order of the table, each with its share of the total variance at the right if
-    the table has it;
-    names that begin with spaces are indented, as parts of those above. A
-    hollow dot has no interval. An arrow marks an interval that extends beyond the axis, to
-    infinity or on a logarithmic axis to zero. Components at or near zero are at the left edge of
-    such an axis, with their value.
+    the table has it; names that begin with spaces are indented, as parts of those above. A hollow
+    dot has no interval. An arrow marks an interval that extends beyond the axis, to infinity or on
+    a logarithmic axis to zero. Components at or near zero are at the left edge of such an axis,
+    with their value.
 
     Parameters
     ----------
@@ -100,8 +98,7 @@ def components(
     ax = new_axes(ax, (6.0, max(2.6, 1.2 + 0.4 * len(table))))
     ax.set_xscale("log" if log else "linear")
     ax.set_xlim(*_limits(values, low, high, log))
-    look = {"color": COLOURS[0], "linewidth": 2.0}
-    _, known = whiskers(ax, places, low, high, **look)
+    _, known = whiskers(ax, places, low, high, color=COLOURS[0], linewidth=2.0)
     _caps(ax, low, high, places)
     _dots(ax, values, places, known)
     _labels(ax, table, places, known, alpha)
@@ -213,8 +210,8 @@ def effects(
     """Draw the predicted effects of a term, sorted, with their intervals.
 
     Up to 40 levels have their names where the axes are high enough; else they are numbered by
-    rank. If there are more than `max_levels`,
-    so many are drawn, evenly spaced by rank and including the first and last, as the axis says.
+    rank. If there are more than `max_levels`, so many are drawn, evenly spaced by rank and
+    including the first and last, as the axis says.
 
     Parameters
     ----------
@@ -257,10 +254,7 @@ def effects(
 
 
 def effects_of_bar(
-    frames: Mapping[str, pd.DataFrame],
-    *,
-    alpha: float = 0.05,
-    ax: Any | None = None,
+    frames: Mapping[str, pd.DataFrame], *, alpha: float = 0.05, ax: Any | None = None
 ) -> list[Any]:
     """Draw the predicted effects of a bar with slopes side by side, sorted by the first of them.
 
@@ -337,35 +331,30 @@ def _caterpillar(
     """Draw effects in an order of the levels."""
     ranks = _spaced(len(frame), max_levels)
     shown = frame.iloc[order[ranks]]
-    few = _are_few(len(frame), max_levels)
-    # Height of a name in inches
-    named = few and ax.get_window_extent().height / ax.figure.dpi >= 0.12 * len(shown)
-    _draw_effects(ax, shown, ranks + 1.0, thin=not named)
-    known = shown[["low", "high"]].notna().all(axis=1)
-    xlabel = f"{quantity} of {escaped(term)}"
-    if known.any():
-        xlabel += f", {display.level(alpha)} interval"
-    ax.set_xlabel(xlabel if known.all() else f"{xlabel}\n○  no standard error, no interval")
-    if named:
-        ax.set_yticks(ranks + 1.0, [escaped(_name(level)) for level in shown.index])
-        ax.tick_params(axis="y", length=0, labelsize="small" if len(shown) > 15 else None)
-    else:
-        ax.set_ylabel(_rank_label(term, len(shown), len(frame)))
-
-
-def _draw_effects(ax: Any, shown: pd.DataFrame, places: Any, *, thin: bool) -> None:
+    height = ax.get_window_extent().height / ax.figure.dpi  # in inches; a name needs 0.12
+    named = _are_few(len(frame), max_levels) and height >= 0.12 * len(shown)
     estimate, low, high = numbers(shown, "estimate", "low", "high")
     ends = np.concatenate([estimate, low, high, [0.0]])
     ends = ends[np.isfinite(ends)]
     room = 0.04 * (np.ptp(ends) or 1.0)
     ax.set_xlim(ends.min() - room, ends.max() + room)
     ax.axvline(0.0, color=GREY, linewidth=0.8)
-    width, size = (0.8, 2.5) if thin else (1.6, 5.0)
+    places = 1.0 + ranks.astype(np.float64)
+    width, size = (1.6, 5.0) if named else (0.8, 2.5)
     _, known = whiskers(ax, places, low, high, color=COLOURS[0], linewidth=width, alpha=0.7)
     hollow_dots(ax, estimate, places, known, markersize=size)
-    margin = 0.02 * (places[-1] - places[0]) if thin else 0.6
+    margin = 0.6 if named else 0.02 * (places[-1] - places[0])
     ax.set_ylim(places[0] - margin, places[-1] + margin)
     tidy_axes(ax, "x")
+    xlabel = f"{quantity} of {escaped(term)}"
+    if known.any():
+        xlabel += f", {display.level(alpha)} interval"
+    ax.set_xlabel(xlabel if known.all() else f"{xlabel}\n○  no standard error, no interval")
+    if named:
+        ax.set_yticks(places, [escaped(_name(level)) for level in shown.index])
+        ax.tick_params(axis="y", length=0, labelsize="small" if len(shown) > 15 else None)
+    else:
+        ax.set_ylabel(_rank_label(term, len(shown), len(frame)))
 
 
 def _spaced(n: int, most: int) -> LongArray:
@@ -598,7 +587,7 @@ def measures(
         value, left, right = numbers(table, name, f"{name}_low", f"{name}_high")
         whiskers(ax, aside, left, right, color=COLOURS[k], linewidth=2.0)
         ax.plot(value, aside, linestyle="none", marker=_MARKERS[name], color=COLOURS[k],
-                label=SYMBOLS[name], clip_on=False)  # fmt: skip
+                label=display.SYMBOLS[name], clip_on=False)  # fmt: skip
     if goal is not None:
         ax.axvline(goal, color=GREY, linewidth=1.0)
     name_rows(ax, table["measure"])

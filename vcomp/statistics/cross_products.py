@@ -367,14 +367,11 @@ class RollUp:
         finer = [
             w
             for w, known in enumerate(self._known)
-            if wanted <= known and not (alone and self._is_no_finer(w, terms[0]))
+            # To sum a term from one with the same groups would gain nothing.
+            if wanted <= known and not (alone and known == self._known[terms[0]])
         ]
         sizes = self._chunk.sizes
         return min(finer, key=lambda w: (sizes[w], w), default=_ROWS)
-
-    def _is_no_finer(self, w: int, t: int) -> bool:
-        """Whether terms t and w have equal groups, so that summing t from w gains nothing."""
-        return self._known[w] == self._known[t]
 
     def _codes(self, term: int, source: int) -> IntArray:
         """Return the group of a term for each group of another one, or for each row."""
@@ -453,12 +450,16 @@ def accumulate(chunk: Chunk) -> CrossProducts:
     ----------
     chunk : rows coded by one :class:`~vcomp.design.Design`, centred at its origin
     """
-    y, rolled = chunk.y, RollUp(chunk)
+    y, rolled, times = chunk.y, RollUp(chunk), chunk.multiplicity
     within = np.zeros((1 + chunk.n_fixed,) * 2) if chunk.within is None else chunk.within
+    # The mean of a cell is weighted by its number of scores.
+    total_y = y if times is None else y * times
     if isinstance(chunk.columns, MixedColumns):
-        return _accumulate_mixed(chunk, chunk.columns, rolled, within)
-    is_mean = chunk.is_mean
-    if not is_mean and chunk.X.size > FEW_ROWS:
+        ZX, XX = _mixed_sums(chunk, chunk.columns)
+    elif chunk.is_mean:
+        # A column of ones adds up to the size of each group.
+        ZX, XX = tuple(n[:, None] for n in rolled.group_n), np.array([[chunk.total]])
+    elif chunk.X.size > FEW_ROWS:
         sums, products = rolled.sums_and_products(y, chunk.X)
         products += within
         return CrossProducts(
@@ -472,57 +473,35 @@ def accumulate(chunk: Chunk) -> CrossProducts:
             yy=float(products[0, 0]),
             log_weights=chunk.log_weights,
         )
-    X = np.ascontiguousarray(chunk.X[:0] if is_mean else chunk.X)
-    # The mean of a cell is weighted by its number of scores.
-    times = chunk.multiplicity
-    total_y = y if times is None else y * times
-    total_X = X if times is None or is_mean else X * times[:, None]
+    else:
+        X = np.ascontiguousarray(chunk.X)
+        total_X = X if times is None else X * times[:, None]
+        ZX, XX = rolled.sums(total_X), X.T @ total_X
     return CrossProducts(
         n=chunk.n,
         group_n=rolled.group_n,
         pairs=_LazyPairs(rolled),
         Zy=tuple(s[:, 0] for s in rolled.sums(total_y[:, None])),
-        # A column of ones adds up to the size of each group.
-        ZX=tuple(n[:, None] for n in rolled.group_n) if is_mean else rolled.sums(total_X),
-        XX=np.array([[chunk.total]]) if is_mean else X.T @ total_X + within[1:, 1:],
-        Xy=np.array([total_y.sum()]) if is_mean else X.T @ total_y + within[1:, 0],
+        ZX=ZX,
+        XX=XX + within[1:, 1:],
+        Xy=_products_with(chunk, total_y) + within[1:, 0],
         yy=float(y @ total_y) + float(within[0, 0]),
         log_weights=chunk.log_weights,
     )
 
 
-def _accumulate_mixed(
-    chunk: Chunk, X: MixedColumns, rolled: RollUp, within: FloatArray
-) -> CrossProducts:
-    """Sum rows whose fixed part has sparse columns.
-
-    Raises
-    ------
-    EstimationError
-        If matrices of columns by columns do not fit into memory.
-    """
-    y, p, times = chunk.y, X.shape[1], chunk.multiplicity
+def _mixed_sums(chunk: Chunk, X: MixedColumns) -> tuple[tuple[FloatArray, ...], FloatArray]:
+    """Return Z'X of each term and X'X, refused where X'X does not fit into memory."""
+    times = chunk.multiplicity
     check_memory(
-        8.0 * SQUARES * float(p) ** 2,
-        f"matrices of the {p:,} columns of the fixed part need",
+        8.0 * SQUARES * float(X.shape[1]) ** 2,
+        f"matrices of the {X.shape[1]:,} columns of the fixed part need",
         "method='reml' and 'ml' form none for one factor of many levels beside an intercept; or "
         "make a factor a random term (1|…) whose variance is held at a million times that of the "
         "scores, hold={…}",
     )
-    total_y, total_X = y if times is None else y * times, X.times(times)
-    return CrossProducts(
-        n=chunk.n,
-        group_n=rolled.group_n,
-        pairs=_LazyPairs(rolled),
-        Zy=tuple(s[:, 0] for s in rolled.sums(total_y[:, None])),
-        ZX=tuple(
-            total_X.group_sums(codes, size)
-            for codes, size in zip(chunk.codes, chunk.sizes, strict=True)
-        ),
-        XX=X.gram(times) + within[1:, 1:],
-        Xy=X.transposed_times(total_y) + within[1:, 0],
-        yy=float(y @ total_y) + float(within[0, 0]),
-    )
+    total, groups = X.times(times), zip(chunk.codes, chunk.sizes, strict=True)
+    return tuple(total.group_sums(codes, size) for codes, size in groups), X.gram(times)
 
 
 def resum(stats: CrossProducts, chunk: Chunk, rolled: RollUp) -> CrossProducts:

@@ -92,8 +92,7 @@ class _WithDegrees:
 
     def test(self, L: FloatArray, estimate: FloatArray) -> ContrastTest:
         """Return t-tests of the rows of `L`; `estimate` is Lβ̂ − c."""
-        se = _standard_errors(L, self.cov_beta)
-        return t_tests(estimate, se, self.degrees(L))
+        return t_tests(estimate, _standard_errors(L, self.cov_beta), self.degrees(L))
 
     def joint(self, L: FloatArray, estimate: FloatArray, *, is_term: bool = False) -> JointTest:
         """Return the F-test of all rows at once (Fai & Cornelius 1996; lmerTest's method).
@@ -153,11 +152,10 @@ class Satterthwaite(_WithDegrees):
     def degrees_of_each(self) -> FloatArray:
         """Return ν of each coefficient, (p,)."""
         if self.slopes is None:
-            return self._degrees(
-                self.cov_beta.diagonal(), self.cov_beta.slopes_of_each()[~self.known]
-            )
-        of_slopes = np.diagonal(self.slopes[~self.known], axis1=1, axis2=2)
-        return self._degrees(np.diagonal(self.cov_beta), of_slopes)
+            of_slopes = self.cov_beta.slopes_of_each()
+        else:
+            of_slopes = np.diagonal(self.slopes, axis1=1, axis2=2)
+        return self._degrees(self.cov_beta.diagonal(), of_slopes[~self.known])
 
     def _degrees(self, q: FloatArray, g: FloatArray) -> FloatArray:
         """Return ν from the variances (m,) and their derivatives by the free components."""
@@ -295,7 +293,6 @@ def fixed_level_variances(
         beta, effects = stats.Xy / stats.n, tuple(np.zeros_like(e) for e in effects)
         residuals = np.ones(1)
     to_beta = (np.eye(1) / stats.n if means else phi) @ T.T
-
     contributions = _Contributions(beta, effects, residuals, to_beta, half)
     information = solve_positive(T @ phi @ T.T, np.eye(len(phi)))
     return level_products(design, total, contributions, information)
@@ -350,13 +347,9 @@ class KenwardRoger:
     known: BoolArray
 
     @property
-    def _free(self) -> BoolArray:
-        return ~self.known
-
-    @property
     def cov_beta(self) -> FloatArray:
         """The corrected covariance matrix Φ_A, eq. (11.6)."""
-        free = self._free
+        free = ~self.known
         assert self.forms.second is not None
         W = self.covariance[np.ix_(free, free)]
         P, phi = self.forms.first[free], self.forms.cov_beta
@@ -392,7 +385,7 @@ class KenwardRoger:
 
     def _approximation(self, L: FloatArray) -> tuple[float, float]:
         """Return the degrees of freedom m and the scale λ of F, eqs. (11.7) and (11.8)."""
-        free, q, phi = self._free, L.shape[0], self.forms.cov_beta
+        free, q, phi = ~self.known, L.shape[0], self.forms.cov_beta
         if not free.any():
             return np.inf, 1.0
         W, P = self.covariance[np.ix_(free, free)], self.forms.first[free]
@@ -435,8 +428,7 @@ def t_interval(
 
 
 def _standard_errors(L: FloatArray, cov_beta: FloatArray) -> FloatArray:
-    variances = _squares(L, cov_beta)
-    return np.sqrt(np.maximum(variances, 0.0))
+    return np.sqrt(np.maximum(_squares(L, cov_beta), 0.0))
 
 
 def t_tests(estimate: FloatArray, se: FloatArray, df: FloatArray) -> ContrastTest:
@@ -553,8 +545,7 @@ def satterthwaite_of(estimate: Estimate, *, bounds: bool = True) -> Satterthwait
     bounds : as of :func:`uncertain_components`
     """
     errors = estimate.fixed_errors
-    by_solves = not isinstance(estimate.cov_beta, np.ndarray)
-    if errors is None or (errors.slopes is None and not by_solves):
+    if errors is None or (errors.slopes is None and isinstance(estimate.cov_beta, np.ndarray)):
         return None
     return Satterthwaite(
         estimate.cov_beta, errors.slopes, *uncertain_components(estimate, bounds=bounds)

@@ -202,8 +202,7 @@ class _Search:
     def _place(self, point: SearchPoint) -> _Place:
         step = self._step(point)
         is_last = step.is_newton and step.length <= _UNSEEN and self.surface.is_flat
-        left = step.length**3 if is_last else step.length
-        return _Place(point, step, is_last, decrement=left)
+        return _Place(point, step, is_last, decrement=step.length ** (3 if is_last else 1))
 
     def _move(self, here: _Place) -> _Place | None:
         there = self._uphill(here.point, here.step)

@@ -154,8 +154,7 @@ class _Codes:
         self.parts.append(np.full(n, self.known.setdefault(label, len(self.known))))
 
     def add_each(self, labels: Collection[str]) -> None:
-        code = self.known.setdefault
-        of = (code(label, len(self.known)) for label in labels)
+        of = (self.known.setdefault(label, len(self.known)) for label in labels)
         self.parts.append(np.fromiter(of, dtype=np.int64, count=len(labels)))
 
     def column(self) -> Any:
@@ -493,8 +492,7 @@ def _labels(topics: pd.Index, names: pd.Index, keys: LongArray) -> pd.Index:
     topic, name = np.divmod(keys, len(names))
     if np.unique(name).size == keys.size:
         return names[name]
-    both = zip(topics[topic], names[name], strict=True)
-    return pd.Index([f"{t}/{d}" for t, d in both])
+    return pd.Index([f"{t}/{d}" for t, d in zip(topics[topic], names[name], strict=True)])
 
 
 _ROWS_AT_ONCE = 1 << 20
@@ -592,14 +590,11 @@ def _fields(universe: DocumentUniverse, pa: Any) -> list[tuple[str, Any]]:
 
 def _arrow(universe: DocumentUniverse, parts: list[dict[str, Any]], schema: Any, pa: Any) -> Any:
     """Return an Arrow table with the document labels of these topics only."""
-
-    def column(name: str) -> Any:
-        return np.concatenate([part[name] for part in parts])
-
     arrays = []
     for name, labels in label_columns(universe).items():
-        codes: IntArray = column(name)
+        codes: IntArray = np.concatenate([part[name] for part in parts])
         first, last = int(codes.min()), int(codes.max()) + 1
         own = pa.array(labels[first:last])
         arrays.append(pa.DictionaryArray.from_arrays(pa.array(codes - first), own))
-    return pa.Table.from_arrays([*arrays, pa.array(column("score"))], schema=schema)
+    scores = pa.array(np.concatenate([part["score"] for part in parts]))
+    return pa.Table.from_arrays([*arrays, scores], schema=schema)
