@@ -484,9 +484,8 @@ def exact_floats(name: str | None, numbers: Any) -> FloatArray:
         floats: FloatArray = np.asarray(whole, dtype=float)
     except OverflowError:
         raise _too_large(name, list(column)) from None
-    large = np.abs(floats) >= EXACT
-    if (kind == "O" or kind in "iu") and large.any():
-        for place in np.flatnonzero(large & np.isfinite(floats)):
+    if kind in "Oiu":
+        for place in np.flatnonzero((np.abs(floats) >= EXACT) & np.isfinite(floats)):
             value, number = column.iloc[place], int(floats[place])
             if isinstance(value, int | np.integer) and int(value) != number:
                 raise _too_long(name, str(value), str(number))

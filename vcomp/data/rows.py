@@ -88,11 +88,13 @@ class Rows:
         if names is None:
             names = reading.columns(formula, source)
         frame, sizes = source.read_parts(names)
-        frame, columns = reading.row_columns.joined(frame, source.row_labels)
-        part, tally = CompleteRows.of(formula, frame, reading.environment), None
-        if len(sizes) > 1:  # a single file need not be named
-            tally = part.tally.by_part(part.keep, part.y, sizes)
-        (tally or part.tally).check(formula, reading.missing, source.files)
+        columns = reading.row_columns
+        if columns:
+            frame, columns = columns.joined(frame, source.row_labels)
+        part = CompleteRows.of(formula, frame, reading.environment)
+        # A single file need not be named.
+        tally = part.tally if len(sizes) == 1 else part.tally.by_part(part.keep, part.y, sizes)
+        tally.check(formula, reading.missing, source.files)
         labels = source.row_labels
         if labels is None:
             labels = pd.RangeIndex(part.tally.n)

@@ -2,7 +2,6 @@ from .design import Chunk as Chunk
 from .design import Design as Design
 from .design import Facet as Facet
 from .design import ResidualLevels as ResidualLevels
-from .design import TermDesign as TermDesign
 from .effect_columns import CodedBar as CodedBar
 from .effect_columns import CovarianceBlocks as CovarianceBlocks
 from .effect_columns import bars_of_rows as bars_of_rows
@@ -10,6 +9,7 @@ from .effect_columns import learn_blocks as learn_blocks
 from .grid import Grid as Grid
 from .grid import JoinedLevels as JoinedLevels
 from .grid import PartialGrid as PartialGrid
+from .grid import TermDesign as TermDesign
 from .grid import are_nested as are_nested
 from .grid import find_combinations as find_combinations
 from .grid import find_grid as find_grid

@@ -15,7 +15,7 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.data import Rows
 from vcomp.design.effect_columns import CovarianceBlocks
-from vcomp.design.grid import Grid, PartialGrid, find_combinations
+from vcomp.design.grid import Grid, PartialGrid, TermDesign
 from vcomp.design.structure import Structure
 from vcomp.exceptions import DataError
 from vcomp.formula import FixedPart, Formula, OmittedColumns, ResidualGroups
@@ -50,50 +50,6 @@ class Facet:
             codes = column.cat.codes.to_numpy()
             return np.where(codes < 0, -1, of_category[codes]).astype(np.int32)
         return self.levels.get_indexer(pd.Index(column)).astype(np.int32)
-
-
-@dataclass(frozen=True, slots=True)
-class TermDesign:
-    """A random term: how combinations of facet levels become its groups.
-
-    Facets are joined one by one: after each join the combinations that occur are numbered again,
-    so that no key exceeds (groups so far) × (levels of the next facet).
-    """
-
-    name: str
-    facets: tuple[int, ...]
-    """Positions of its facets in ``Design.facets``, in the order in which they are joined."""
-    keys: tuple[LongArray | None, ...]
-    """For each join the sorted keys ``group * n_levels + level`` that occur; None if all do."""
-    size: int
-    """Number of groups."""
-
-    def level_codes(self, n_levels: tuple[int, ...]) -> tuple[LongArray, ...]:
-        """Return for each facet of the term the level in each of its groups."""
-        codes: list[LongArray] = []
-        groups = np.arange(self.size, dtype=np.int64)
-        for facet, keys in zip(reversed(self.facets[1:]), reversed(self.keys), strict=True):
-            joined = groups if keys is None else keys[groups]
-            codes.append(joined % n_levels[facet])
-            groups = joined // n_levels[facet]
-        return (groups, *reversed(codes))
-
-    def groups(
-        self, codes: Sequence[Any] | Mapping[int, Any], n_levels: tuple[int, ...]
-    ) -> IntArray:
-        """Return the (n,) group of each row, −1 for a level or combination that is not known.
-
-        Parameters
-        ----------
-        codes : (n,) level of each row in each facet of the design, −1 where it is not known
-        n_levels : numbers of levels of the facets
-        """
-        groups = codes[self.facets[0]]
-        for facet, keys in zip(self.facets[1:], self.keys, strict=True):
-            joined = groups.astype(np.int64) * n_levels[facet] + codes[facet]
-            joined[(groups < 0) | (codes[facet] < 0)] = -1
-            groups = joined.astype(np.int32) if keys is None else find_combinations(keys, joined)
-        return np.ascontiguousarray(groups, dtype=np.int32)
 
 
 @dataclass(frozen=True, slots=True)

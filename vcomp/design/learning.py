@@ -17,9 +17,9 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.data import Rows, alike_levels, plain_label
-from vcomp.design.design import Design, Facet, ResidualLevels, TermDesign
+from vcomp.design.design import Design, Facet, ResidualLevels
 from vcomp.design.effect_columns import bars_of_rows, learn_blocks
-from vcomp.design.grid import Grid, find_grid, find_partial_grid, number_combinations
+from vcomp.design.grid import Grid, TermDesign, find_grid, find_partial_grid, number_combinations
 from vcomp.design.nesting import describe_structure
 from vcomp.exceptions import DataError, DesignError, warn
 from vcomp.formula import RESIDUAL, WIDE, FixedPart, Formula, ResidualGroups, fixed_effects
@@ -185,6 +185,7 @@ def make_design(
     labels = [facet.levels for facet in facets]
     n_levels = [len(levels) for levels in labels]
     holes = grid is None and counts is None
+    effects = frozenset() if formula.intercept_only else fixed_effects(fixed)
     return Design(
         formula=formula,
         facets=facets,
@@ -195,7 +196,7 @@ def make_design(
         constant=centre.constant,
         beta_origin=centre.beta_origin,
         structure=describe_structure(
-            formula, n_levels, codes, n_rows, grid, labels, counts, fixed_effects(fixed)
+            formula, n_levels, codes, n_rows, grid, labels, counts, effects
         ),
         grid=grid,
         partial_grid=find_partial_grid(codes, n_levels) if holes else None,

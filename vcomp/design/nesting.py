@@ -137,7 +137,7 @@ def describe_structure(
         ),
         parts=parts,
         fixed=tuple(":".join(f for f in facets if f in e) for e in fixed if e <= set(facets)),
-        slopes=_slopes(formula),
+        slopes=_slopes(formula) if formula.has_slopes else {},
     )
 
 

@@ -84,7 +84,8 @@ def check_identified(
         left.
     """
     with limited_blas(0):
-        _check_slopes(stats, fixed, x_origin)
+        if x_origin.any():
+            _check_slopes(stats, fixed, x_origin)
         _check_terms(stats, terms, knows_residual=knows_residual)
 
 

@@ -314,9 +314,10 @@ def refuse_foreign(text: str) -> None:
     FormulaError
     """
     bare = _QUOTED.sub(lambda m: "'" * len(m[0]), text)
-    translated = _translated(bare, text)
-    if translated:
-        raise FormulaError(f"{text.strip()!r} is written {translated!r} here")
+    if "~" not in bare or re.search(r"\|\|\s*\w+\s*:", bare):
+        translated = _translated(text)
+        if translated:
+            raise FormulaError(f"{text.strip()!r} is written {translated!r} here")
     without_bar = re.search(r"(?<!\w)\(\s*1\s*[/,!\\]\s*([^\W\d][\w.:]*)\s*\)", bare)
     if without_bar:
         raise FormulaError(f"a random term has a bar: (1|{without_bar[1]})\n\n    {text}")
@@ -335,10 +336,8 @@ _SIGNS = {
 }
 
 
-def _translated(bare: str, text: str) -> str:
+def _translated(text: str) -> str:
     """Return the equivalent of a statement of SAS or Stata, or of an arrow or = for ~, if any."""
-    if "~" in bare and not re.search(r"\|\|\s*\w+\s*:", bare):
-        return ""
     words = " ".join(text.replace(";", " ; ").replace("~", " ").split())
     model = re.search(r"\bmodel (\S+) ?= ?([^;/]*)", words, re.IGNORECASE)
     random = [

@@ -192,9 +192,11 @@ def _tree(text: str, columns: Sequence[str] = ()) -> Any:
     operators = [Operator("|", 2, 50), Operator("|", 1, 60)]
     try:
         tree = parse_formula(text, extra_operators=operators)
-        for leaf in _leaves(tree):
-            if leaf.type == "PYTHON_EXPR" and _is_reserved(leaf.token.extra.strip()):
-                leaf.token.extra = quoted(leaf.token.extra.strip())
+        for leaf in _nodes(tree):
+            name = leaf.token.extra.strip() if leaf.type == "PYTHON_EXPR" else ""
+            # Python has no value of this name: it is that of a column.
+            if keyword.iskeyword(name) and name not in ("None", "True", "False"):
+                leaf.token.extra = quoted(name)
         return tree
     except PatsyError as error:
         raise _from_patsy(error, text) from None
@@ -202,11 +204,6 @@ def _tree(text: str, columns: Sequence[str] = ()) -> Any:
         raise FormulaError(
             f"{text!r} cannot be read as a formula, such as {_example(columns)!r}"
         ) from None
-
-
-def _is_reserved(code: str) -> bool:
-    """Return whether a name is that of a column since Python has no value of this name."""
-    return keyword.iskeyword(code) and code not in ("None", "True", "False")
 
 
 def _check_sides(tree: Any, text: str, columns: Sequence[str]) -> None:
@@ -269,7 +266,7 @@ def _subsets(n: float, largest: float) -> float:
 
 def _check_factors(tree: Any) -> None:
     """Refuse expressions that Python cannot read."""
-    for leaf in _leaves(tree):
+    for leaf in _nodes(tree):
         if leaf.type != "PYTHON_EXPR":
             continue
         code = leaf.token.extra
@@ -309,7 +306,7 @@ def _check_response(left: Any, right: Any) -> None:
         example = "I(a + b)" if is_number else f"I({_source_of(left)})"
         raise _fault(f"the response must be one column or one expression, such as {example}", left)
     response = _column_name(left.token.extra)
-    for leaf in _leaves(right):
+    for leaf in _nodes(right):
         if (
             response is not None
             and leaf.type == "PYTHON_EXPR"
@@ -345,7 +342,7 @@ def _check_bar(bar: Any) -> None:
         raise _fault(f"a random term needs parentheses: {written}", bar.token)
     if groups.type == "ONE" and effects.type != "ONE":
         raise _fault(f"the groups are on the right of the bar: (1|{_source_of(effects)})", bar)
-    for leaf in _leaves(effects):
+    for leaf in _nodes(effects):
         if leaf.type == "NUMBER":
             raise _fault(
                 f"the effects of a random term are 1, 0 or columns, as in {written} and (1 + x|g)",
@@ -392,10 +389,6 @@ def _check_once(term: RandomTerm, known: Sequence[RandomTerm], bar: Any) -> None
         )
 
 
-def _leaves(node: Any) -> Iterator[Any]:
-    return (inner for inner in _nodes(node) if not inner.args)
-
-
 def _nodes(node: Any) -> Iterator[Any]:
     yield node
     for child in node.args:
@@ -409,7 +402,9 @@ def _random_terms(bar: Any) -> Iterator[RandomTerm]:
     groups = bar.args[1]
     if groups.type == "|" and len(groups.args) == 1:
         (groups,) = groups.args
-    for leaf in _leaves(groups):
+    for leaf in _nodes(groups):
+        if leaf.args:
+            continue
         if leaf.type != "PYTHON_EXPR":
             if leaf.type != "NUMBER":
                 raise _fault("a random term groups by columns, such as (1|g)", leaf)

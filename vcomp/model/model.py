@@ -257,7 +257,11 @@ class VarianceComponentsModel(LikelihoodOfData):
             reading = Reading(environment, missing, stream, progress, row_columns=columns)
             data = read_data(parse(formula, level_columns(data), residual), data, reading)
         begun = perf_counter()
-        self._data: SummedData = _without_dominant(_without_dependent(data))
+        has_columns = data.design.fixed.names and not data.design.formula.intercept_only
+        if has_columns:
+            data = _without_dependent(data)
+        data.design.formula.check_parameters(data.statistics.n, len(data.design.fixed.names))
+        self._data: SummedData = _without_dominant(data) if has_columns else data
         self.design = design = self._data.design
         self.component_names = (
             *design.formula.component_names,
@@ -499,22 +503,13 @@ class VarianceComponentsModel(LikelihoodOfData):
 
 
 def _without_dependent(data: SummedData) -> SummedData:
-    """Return the data without columns of X that are linear combinations of others, and warn.
-
-    Raises
-    ------
-    DataError
-        If there are fewer rows than parameters.
-    """
+    """Return the data without columns of X that are linear combinations of others, and warn."""
     design = data.design
-    formula, names = design.formula, design.fixed.names
-    if not formula.intercept_only:
-        left_out = find_left_out(data.statistics, names, design.x_origin, design.constant)
-        if left_out is not None:
-            data = data.without_columns(*left_out)
-            warn(left_out_note(left_out[0].left_out_names))
-    formula.check_parameters(data.statistics.n, len(data.design.fixed.names))
-    return data
+    left_out = find_left_out(data.statistics, design.fixed.names, design.x_origin, design.constant)
+    if left_out is None:
+        return data
+    warn(left_out_note(left_out[0].left_out_names))
+    return data.without_columns(*left_out)
 
 
 def _without_dominant(data: SummedData) -> SummedData:
@@ -526,8 +521,6 @@ def _without_dominant(data: SummedData) -> SummedData:
         If too few digits of the rest are left.
     """
     design, sums = data.design, data.response_sums
-    if design.formula.intercept_only or not design.fixed.names:
-        return data
     response, known = design.formula.response, design.beta_origin
     beta = dominant_fixed_part(data.statistics, response, sums, known)
     return data if beta is None else data.without_fixed(beta)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from vcomp.data import Reading, Rows
+from vcomp.data import OffsetOfRows, Reading, Rows
 from vcomp.design import Design, learn
 from vcomp.formula import Formula
 from vcomp.statistics import batches
@@ -56,7 +56,7 @@ def sum_rows(formula: Formula, rows: Rows, reading: Reading) -> SummedData:
         reading=reading,
         rows=rows,
         weights=rows.used,
-        mean_offset=None if rows.offset is None else float(rows.offset.mean()),
+        offset=None if rows.offset is None else OffsetOfRows(float(rows.offset.mean())),
         seconds=seconds,
     )
 

@@ -86,13 +86,14 @@ def stratify(
     """
     if len(grid.axes) > most_axes:
         return None
-    along = find_axis_columns(chunk, grid)
-    size = float(grid.n_combinations) * grid.n_cells * chunk.n_fixed
-    # Sparse columns would become tables much larger than they are; and a factor with many levels
-    # has a sparse elimination of its own.
-    is_wide = isinstance(chunk.columns, MixedColumns) and size > most_wide
-    if along is None and (is_wide or has_wide_factor(chunk)):
-        return None
+    along = None
+    if isinstance(chunk.columns, MixedColumns):
+        along = find_axis_columns(chunk, grid)
+        size = float(grid.n_combinations) * grid.n_cells * chunk.n_fixed
+        # Sparse columns would become tables much larger than they are; and a factor with many
+        # levels has a sparse elimination of its own.
+        if along is None and (size > most_wide or has_wide_factor(chunk)):
+            return None
     if groupings is None:
         groupings = find_groupings(chunk.terms, grid)
     single = groupings.remainder.n_groupings

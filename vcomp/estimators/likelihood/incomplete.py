@@ -223,8 +223,8 @@ class CompletedLikelihood(LastPoint["_HolesPoint"], ExactEngine, CrossProductsEn
     def loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood at components `v`, equal to lme4's."""
         point = self._at(v)
-        deviance = point.total.deviance(self.n, reml=self.reml)
-        return -0.5 * (deviance + point.exact.log_determinant())
+        of_grid = point.total.loglike(self.n, reml=self.reml)
+        return of_grid - 0.5 * point.exact.log_determinant()
 
     def derivatives(self, v: FloatArray) -> Derivatives:
         """Return log-likelihood, score and average information at `v`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import compress
 from time import perf_counter
 from typing import ClassVar
 
@@ -91,21 +92,21 @@ def certify(
     kind = next(iter(informations))
     free = (found.v > 0.0) & ~found.held
     bounded = (found.v == 0.0) & ~found.held
-    free_names = _chosen(names, free)
+    free_names, at_bound = tuple(compress(names, free)), tuple(compress(names, bounded))
     values, vectors = _eigen(informations[kind][np.ix_(free, free)])
     rises = _directions(free_names, vectors[:, values < -_FLAT])
     flat = _directions(free_names, vectors[:, np.abs(values) <= _FLAT])
     certificate = Certificate(
         free=free_names,
-        bounded=_chosen(names, bounded),
-        bound_scores={n: float(found.score[names.index(n)]) for n in _chosen(names, bounded)},
+        bounded=at_bound,
+        bound_scores=dict(zip(at_bound, found.score[bounded].tolist(), strict=True)),
         kkt_residual=found.kkt_residual,
         newton_decrement=found.newton_decrement,
         information_eigenvalues=tuple(float(e) for e in values),
         iterations=found.iterations,
         evaluations=found.evaluations,
         at_maximum=found.converged and not rises and not flat and not found.saturated,
-        held=_chosen(names, found.held),
+        held=tuple(compress(names, found.held)),
         information=kind,
         flat=flat,
         tolerance=float(tol),
@@ -154,10 +155,6 @@ def _informations(likelihood: LikelihoodEngine, v: FloatArray) -> dict[str, Floa
         return {"average": average}
     observed = likelihood.information(v, "observed", positive_only=True)
     return {"observed": observed, "expected": 2.0 * average - observed, "average": average}
-
-
-def _chosen(names: tuple[str, ...], which: BoolArray) -> tuple[str, ...]:
-    return tuple(name for name, chosen in zip(names, which, strict=True) if chosen)
 
 
 def _eigen(information: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -365,7 +362,8 @@ def estimate_by_likelihood(
         If the options do not fit the components, or the likelihood has no maximum.
     """
     known = known_components(options.hold, names)
-    check_ratios(known.values, names, "hold", likelihood.rss / likelihood.n)
+    if known.held.any():
+        check_ratios(known.values, names, "hold", likelihood.rss / likelihood.n)
     tol = options.tol or (_TOLERANCE if likelihood.exact_value else _TOLERANCE_OF_PROBES)
     if likelihood.rss <= _EXACT_FIT * likelihood.yy and not known.held[-1]:
         return no_variance(likelihood, names, known)

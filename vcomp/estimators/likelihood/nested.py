@@ -241,21 +241,11 @@ class NestedCovariance:
 
     # Traces -------------------------------------------------------------------------------------
 
-    def _unused(self, tree: list[_Level]) -> tuple[list[FloatArray], FloatArray]:
-        """Return κ of all levels, and κ/(1 + cA) of the innermost."""
-        unused = [np.ones(1)]
-        for depth in range(1, self._depth + 1):
-            parent, above = self._parents[depth - 1], tree[depth - 1]
-            left = (unused[-1] / above.shrink)[parent]
-            A, a = above.A[parent], tree[depth].a
-            unused.append(((A - a) + a * left) / A)
-        return unused, unused[-1] / tree[-1].shrink
-
     def _traces_and_squares(
         self, tree: list[_Level], c: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return tr(V⁻¹K_l), eq. (3.8), and tr(V⁻¹K_l V⁻¹K_m), eq. (3.9)."""
-        kappa, left = self._unused(tree)
+        kappa = [np.ones(1)]
         dA, da = self._information_slopes(tree, c)
         size = self._depth + 2
         traces, squares = np.empty(size), np.empty((size, size))
@@ -263,14 +253,16 @@ class NestedCovariance:
         for depth, level in enumerate(tree):
             if depth:
                 parent, above = self._parents[depth - 1], tree[depth - 1]
-                x = level.a / above.A[parent]
-                dx = (da[depth] - x[:, None] * dA[depth - 1][parent]) / above.A[parent][:, None]
+                A, a = above.A[parent], level.a
+                x = a / A
+                dx = (da[depth] - x[:, None] * dA[depth - 1][parent]) / A[:, None]
                 y = (kappa[depth - 1] / above.shrink)[parent]
+                kappa.append(((A - a) + a * y) / A)
                 dy = self._left_slope(tree, kappa, dA, slope, depth - 1, c)[parent]
                 slope = x[:, None] * dy - dx * (1.0 - y)[:, None]
             traces[depth] = level.a @ kappa[depth]
             squares[depth] = -(kappa[depth] @ da[depth] + level.a @ slope)
-        singles = (self._n - 1.0) + left
+        singles = (self._n - 1.0) + kappa[-1] / tree[-1].shrink
         traces[-1] = singles.sum() / c[-1]
         squares[-1] = -self._left_slope(tree, kappa, dA, slope, self._depth, c).sum(axis=0) / c[-1]
         # For groups of one observation the general formula would cancel.

@@ -325,7 +325,7 @@ class StrataLikelihood(TotalsEngine[Totals]):
 
     def loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood at components `v`, the residual last; equal to lme4's."""
-        return self._value(self._with_grams(v))
+        return self._with_grams(v).loglike(self.n, reml=self.reml)
 
     def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return β̂ and its covariance matrix at `v`, on the centred scale."""

@@ -198,13 +198,13 @@ class Totals:
 
     # Value, score, information ------------------------------------------------------------------
 
-    def deviance(self, n: int, *, reml: bool) -> float:
-        """Return −2ℓ by eq. (5.1) for REML and eq. (5.2) for ML."""
+    def loglike(self, n: int, *, reml: bool) -> float:
+        """Return the log-likelihood by eq. (5.1) for REML and eq. (5.2) for ML."""
         total = self.log_det + self.rss
         if reml:
             total += self.XVX.log_determinant()
             n -= self.beta.size
-        return float(total + n * np.log(2.0 * np.pi))
+        return float(-0.5 * (total + n * np.log(2.0 * np.pi)))
 
     @property
     def rss(self) -> float:
@@ -283,7 +283,7 @@ class TotalsEngine(LastPoint[AnyPoint], ExactEngine, SummedEngine):
 
     def loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood at components `v`, the residual last; equal to lme4's."""
-        return self._value(self._total(self._at(v)))
+        return self._total(self._at(v)).loglike(self.n, reml=self.reml)
 
     def derivatives(self, v: FloatArray) -> Derivatives:
         """Return log-likelihood, score and average information at `v`; components may be 0."""
@@ -292,7 +292,8 @@ class TotalsEngine(LastPoint[AnyPoint], ExactEngine, SummedEngine):
         if self.reml:
             traces = traces - total.fixed_traces()
         score = 0.5 * (total.quadratics - traces)
-        return Derivatives(self._value(total), score, self._average(point))
+        loglike = total.loglike(self.n, reml=self.reml)
+        return Derivatives(loglike, score, self._average(point))
 
     def information(
         self, v: FloatArray, kind: InformationKind = "observed", *, positive_only: bool = False
@@ -389,6 +390,3 @@ class TotalsEngine(LastPoint[AnyPoint], ExactEngine, SummedEngine):
     def _average(self, point: AnyPoint) -> FloatArray:
         """Return the average information."""
         return 0.5 * self._total(point).average()
-
-    def _value(self, total: Totals) -> float:
-        return float(-0.5 * total.deviance(self.n, reml=self.reml))

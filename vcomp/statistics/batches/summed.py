@@ -104,7 +104,7 @@ class SummedData:
     cells_with_scores : makes cells with weighted scores that have the moments of those in each
         cell, or None if these are not known
     weights : of the rows; None if they count alike
-    mean_offset : of the rows; None without offsets, or where it is not known
+    offset : the offsets of the rows; None without
     moments : of the columns of X, each row counted once, where the sums have weights
     sums : cells whose levels determine the columns of X, from which other formulas have theirs;
         None of other data
@@ -123,7 +123,7 @@ class SummedData:
     parts: Callable[[Reading], Parts] | None = None
     cells_with_scores: Callable[[], Chunk | None] | None = None
     weights: WeightsOfRows | None = None
-    mean_offset: float | None = None
+    offset: OffsetOfRows | None = None
     moments: XSums | None = None
     sums: CellSums | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -191,13 +191,6 @@ class SummedData:
             return self.moments.gram @ b + self.moments.n * away * float(away @ b)
         wide = self.unweighted.needed_wide
         return self.unweighted.XX @ b if wide is None else wide.products_with(b)
-
-    @property
-    def offset(self) -> OffsetOfRows | None:
-        """The offsets of the rows; None without."""
-        if not self.design.formula.offsets and self.reading.row_columns.offset is None:
-            return None
-        return OffsetOfRows(self.mean_offset)
 
     @property
     def unweighted(self) -> Statistics:
@@ -374,13 +367,15 @@ def finish(sums: CellSums, reading: Reading) -> SummedData:
             del sums, table, grid  # as large as the cells, which do not need them
             summed = _of_cells(coding, cells, totals, scores_of, reading)
     moments = None if coding.sums is None else coding.sums.split(len(coding.fixed.names))[0]
-    survey = coding.survey
+    survey, offset = coding.survey, None
+    if summed.design.formula.offsets or reading.row_columns.offset is not None:
+        offset = OffsetOfRows(None if survey.offset is None else survey.offset / survey.n)
     return replace(
         summed,
         response_values=survey.values,
         weights=weights,
         moments=moments,
-        mean_offset=None if survey.offset is None else survey.offset / survey.n,
+        offset=offset,
     )
 
 
