@@ -2,6 +2,7 @@
 
 import io
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -85,3 +86,79 @@ def test_names_of_columns(path):
     shown = pd.read_csv(io.StringIO(found.stdout))
     made = vcomp.evals.repetitions(runs.rename(columns={"take": "epoch"})).consistency
     np.testing.assert_allclose(shown["estimate"], made["estimate"], rtol=1e-12)
+
+
+@pytest.mark.parametrize("option", ["--human", "--repeated"])
+@pytest.mark.parametrize("name", ["score", "model", "judge", "nosuch"])
+def test_columns_that_are_no_labels_or_numbers_of_judgements(path, option, name):
+    refused = invoked("evals-judges", path, option, name).exception
+    assert isinstance(refused, vcomp.PlanError)
+    assert refused.column == name
+    said = "two roles" if name != "nosuch" else "no"
+    assert said in str(refused)
+
+
+def test_items_are_no_labels(path):
+    assert "'item' has two roles" in str(
+        invoked("evals-judges", path, "--human", "item").exception
+    )
+
+
+def test_judgements_numbered_by_a_column_with_gaps(path):
+    """Of text with missing values: no error, and nothing is repeated."""
+    found = invoked("evals-judges", path, "--repeated", "gold", "--format", "json")
+    plain = pd.read_csv(path).drop(columns="gold")
+    shown = pd.DataFrame(json.loads(found.stdout))
+    expected = vcomp.evals.judges(plain).table
+    np.testing.assert_allclose(shown["bias"], expected["bias"], rtol=1e-12)
+    assert (shown["repeated"] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["evals", "evals-judges", "evals-repetitions", "evals-read"])
+def test_words_for_scores(path, name):
+    table = pd.read_csv(path).drop(columns="gold")
+    words = table.assign(verdict=np.where(table["score"] > 2, "correct", "incorrect"))
+    file = path.with_name("words.csv")
+    words.drop(columns="score").to_csv(file, index=False)
+    refused = invoked(name, file, "--columns", "score=verdict").exception
+    assert isinstance(refused, vcomp.DataError)
+    assert "write 1 and 0 for the words in column 'verdict'" in str(refused)
+    # As advised, in the file; or another column.
+    numbers = words.assign(verdict=(words["verdict"] == "correct").astype(int))
+    numbers["epoch"] = numbers.groupby(["model", "item"]).cumcount()
+    numbers = (
+        numbers.drop(columns="judge")
+        if name == "evals-repetitions"
+        else numbers.drop(columns="epoch")
+    )
+    numbers.drop(columns="score").to_csv(file, index=False)
+    assert not invoked(name, file, "--columns", "score=verdict").exception
+
+
+def test_scores_of_another_column_of_a_file(path):
+    table = pd.read_csv(path).drop(columns="gold").rename(columns={"score": "points"})
+    file = path.with_name("points.csv")
+    table.assign(score=1).to_csv(file, index=False)
+    made = vcomp.evals.study(table, score="points")
+    found = invoked("evals", file, "--score", "points", "--format", "csv")
+    np.testing.assert_allclose(
+        pd.read_csv(io.StringIO(found.stdout))["mean"], made.table["mean"], rtol=1e-12
+    )
+
+
+def test_scorers_of_an_inspect_log_are_judges():
+    logs = Path(__file__).parents[1] / "evals" / "logs" / "inspect_0.3.285"
+    path = next(logs.glob("*graded*"))
+    table = vcomp.evals.read(path).table.pivot(index="item", columns="metric", values="score")
+    options = ("--columns", "judge=metric", "--format", "json")
+    card = json.loads(invoked("evals-judges", path, *options).stdout)
+    means = {row["judge"]: row["mean"] for row in card}
+    assert means == table.mean().to_dict() == {"match": 0.75, "model_graded_qa": 0.25}
+    (row,) = json.loads(invoked("evals", path, *options).stdout)
+    assert row["mean"] == pytest.approx(table.to_numpy().mean(), rel=1e-12)
+    # Mean squares of items × scorers: items and scorers both are in the error.
+    X = table.to_numpy()
+    of_items, of_scorers = 2 * X.mean(axis=1).var(ddof=1), 4 * X.mean(axis=0).var(ddof=1)
+    rest = (((X - X.mean(axis=1, keepdims=True) - X.mean(axis=0) + X.mean()) ** 2).sum()) / 3
+    assert min(of_items, of_scorers) > rest
+    assert row["std_error"] ** 2 == pytest.approx((of_items + of_scorers - rest) / 8, rel=1e-6)

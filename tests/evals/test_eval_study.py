@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import re
 from pathlib import Path
 
@@ -445,6 +446,8 @@ def test_logs_are_read_and_compared():
         (lambda: scores().assign(score=1.0), {}, "all scores are 1: they show neither"),
         (lambda: of_two(0.0), {}, "differ by the same amount on every item.* under two names"),
         (lambda: of_two(1.0), {}, "differ by the same amount on every item"),
+        (lambda: of_two(0.0)[4:], {}, "are sums of effects of model and item, without a rest"),
+        (lambda: scores(models=1), {"prices": {"item": 1}, "budget": 9}, "and 'm0' is alone"),
         (
             lambda: of_many(),
             {},
@@ -1408,6 +1411,51 @@ def test_one_model_is_not_compared():
     said = printed_words(vcomp.evals.study(right_or_wrong((1, 20, 1))))
     assert "There is one model; nothing is compared." in said
     assert "Compared:" not in said
+
+
+@pytest.mark.parametrize("shares", [{}, {"t0": 3.0, "t1": 1.0}])
+def test_noise_of_one_model_and_what_more_would_do(shares):
+    """Items in tasks × prompts, complete: the error variance written out."""
+    data = scores(models=1, tasks=2, items=30, prompts=4, seed=2)
+    found = vcomp.evals.study(data, task_weights=shares or None)
+    v, q = found.fit.vcomp, (10 / 16 if shares else 1 / 2)  # Σ w² of the tasks
+    parts = {
+        "item": v["item"] * q / 30, "prompt": v["prompt"] / 4,
+        "prompt:task": v["prompt:task"] * q / 4, "Residual": v["Residual"] * q / 120,
+    }  # fmt: skip
+    total = sum(parts.values())
+    assert found.table["std_error"].item() ** 2 == pytest.approx(total, rel=1e-8)
+    expected = [parts[name] / total for name in v.index]
+    np.testing.assert_allclose(found.sources["share"], expected, rtol=1e-8)
+    items = math.sqrt(total - (parts["item"] + parts["Residual"]) / 2)
+    prompts = math.sqrt(total - (total - parts["item"]) / 2)
+    shown = (display.number(x, 3) for x in (math.sqrt(total), items, prompts))
+    said = "The standard error of the score, {}, would be {} with 120 items and {} with 8 prompts."
+    assert said.format(*shown) in printed_words(found)
+    assert "Noise of the score" in printed_words(found)
+
+
+def test_more_runs_of_one_model():
+    data = scores(models=1, items=30, epochs=4, seed=2)
+    found = vcomp.evals.study(data, prices={"item": 2.0})
+    v = found.fit.vcomp
+    parts = v["item"] / 30, v["Residual"] / 120
+    error, of_items, of_runs = (
+        display.number(math.sqrt(x), 3)
+        for x in (sum(parts), sum(parts) / 2, parts[0] + parts[1] / 2)
+    )
+    said = f"{error}, would be {of_items} with 60 items and {of_runs} with 8 runs of each."
+    assert found.next_data == [
+        "At these prices the data cost 60.", f"The standard error of the score, {said}",
+    ]  # fmt: skip
+
+
+def test_tasks_of_one_model_by_turns():
+    """Items with one score each, of tasks in every other row."""
+    data = scores(models=1, tasks=2, items=20)
+    turns = data.sort_values("item", key=lambda item: item % 1000)
+    found, other = vcomp.evals.study(turns), vcomp.evals.study(data)
+    np.testing.assert_allclose(found.table, other.table, rtol=1e-12)
 
 
 @pytest.mark.parametrize("words", [("good", "bad"), ("C", "I", "P")])

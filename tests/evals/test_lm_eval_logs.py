@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import vcomp
+from tests.helpers.printed_tables import printed_words
 
 LOGS = Path(__file__).parent / "logs"
 VERSIONS = ("lm_eval_0.4.10", "lm_eval_0.4.13")
@@ -201,7 +202,23 @@ def test_results_that_contradict_the_samples_are_named(tmp_path):
     assert vcomp.evals.read(tmp_path).notes == ()
     with_results(tmp_path, results={"t": {"em,none": 0.5}})
     said = "The results have em = 0.5, and the mean of the samples is 0.75."
-    assert said in vcomp.evals.read(tmp_path).notes[0]
+    logs = vcomp.evals.read(tmp_path, metadata=["passage"])
+    assert said in logs.notes[0]
+    # The page of a study has the notes too, metadata that do not vary among them.
+    found = vcomp.evals.study(logs)
+    assert found.notes == logs.notes
+    assert "metadata 'passage' is 'p' in all samples, and no column." in found.notes
+    assert said in printed_words(found)
+    assert found.notes[-1] in printed_words(found)
+    assert found.to_dict()["notes"] == list(logs.notes)
+    assert vcomp.evals.study(logs.table).notes == ()
+
+
+def test_choices_that_a_study_has_made_are_not_advised():
+    logs = vcomp.evals.read(LOGS / VERSIONS[-1])
+    (choose,) = [note for note in logs.notes if "choose one of each" in note]
+    found = vcomp.evals.study(logs, metric="acc")
+    assert found.notes == tuple(note for note in logs.notes if note != choose)
 
 
 def test_logs_that_name_no_prompt_are_of_one(tmp_path):

@@ -93,7 +93,12 @@ def test_epochs_are_numbers_and_all_else_is_levels(tmp_path):
 def test_constant_columns_are_left_out(tmp_path):
     path = tmp_path / "scores.csv"
     FRAME.assign(subset=["s", "s", "t", "t"], release=3).to_csv(path, index=False)
-    assert list(vcomp.evals.read(path).table) == ["model", "item", "judge", "subset", "score"]
+    logs = vcomp.evals.read(path)
+    assert list(logs.table) == ["model", "item", "judge", "subset", "score"]
+    assert logs.constants == {"release": "3"}
+    with pytest.raises(vcomp.PlanError, match="column 'release' has one level, '3'") as caught:
+        vcomp.evals.judges(path, human="release")
+    assert caught.value.column == "release"
 
 
 def test_columns_of_other_names(tmp_path):

@@ -13,9 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from vcomp import display
 from vcomp.codec import to_document
 from vcomp.evals.contradictions import contradictions
-from vcomp.evals.model_fits import DDF, SCORE, compared, fit_of_models, fitted, sources_of
+from vcomp.evals.model_fits import (
+    DDF,
+    SCORE,
+    compared,
+    fit_of_models,
+    fitted,
+    noise_of_score,
+    sources_of,
+)
 from vcomp.evals.more_data import means_of_drawn_tasks, more_data
-from vcomp.evals.next_data import allocation, plan_of, sentences
+from vcomp.evals.next_data import allocation, on_score, plan_of, sentences
 from vcomp.evals.page import EvalPage, aggregates, page_of, printed, write_aggregates
 from vcomp.evals.prices import Prices, read_budget, read_model_prices, read_prices
 from vcomp.evals.roles import (
@@ -36,6 +44,7 @@ from vcomp.evals.score_rows import (
     distinct,
     lacking_scores,
     left_out,
+    notes_of,
     opened,
     sampled_levels,
     scored_rows,
@@ -78,6 +87,7 @@ class EvalStudy(display.Printed):
     left_out : sentences on samples that have no score, or that models lack
     margin : the smallest difference that matters, or None
     model_prices : of each model, by its name as text, or None
+    notes : sentences on the logs, as :func:`vcomp.evals.read` has them
     """
 
     roles: Roles
@@ -93,6 +103,7 @@ class EvalStudy(display.Printed):
     left_out: tuple[str, ...] = ()
     margin: float | None = None
     model_prices: Mapping[str, float] | None = None
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def by_task(self) -> pd.DataFrame:
@@ -286,9 +297,17 @@ class EvalStudy(display.Printed):
         Returns
         -------
         pandas.DataFrame
-            Index: the components; columns ``variance`` and ``share``, which is nan of one model.
+            Index: the components; columns ``variance`` and ``share``; of one model the share in
+            the error variance of its score.
         """
-        return sources_of(self.components, None if self.comparisons is None else self.plan)
+        if self.comparisons is None:
+            return self._noise_of_score[["variance", "share"]]
+        return sources_of(self.components, self.plan)
+
+    @cached_property
+    def _noise_of_score(self) -> pd.DataFrame:
+        """The components of the only model with their shares in its error, and their facets."""
+        return noise_of_score(self.fit, self.roles, self.data, self.task_shares)
 
     @property
     def facets_of_sources(self) -> tuple[frozenset[str], ...]:
@@ -354,7 +373,9 @@ class EvalStudy(display.Printed):
     @property
     def next_data(self) -> list[str]:
         """What would make it surer, in sentences; with prices what they buy."""
-        return [] if self.comparisons is None else sentences(self)
+        if self.comparisons is None:
+            return on_score(self, self._noise_of_score)
+        return sentences(self)
 
     @property
     def unknown(self) -> list[Unknown]:
@@ -584,6 +605,11 @@ def study(
     check_number_of_means(roles)
     priced = with_unnamed_prompt(roles, scores, table)
     of_data = read_prices(prices, priced), read_budget(budget, prices)
+    if budget is not None and roles.levels[system] == 1:
+        raise PlanError(
+            f"a budget is planned for differences, and {str(table[system].iloc[0])!r} is alone",
+            column=system,
+        )
     of_models = read_model_prices(model_prices, margin, list(table[system].unique()))
     check_varying(table, roles, groups, alpha)
     table, roles = distinct(table, roles, groups)
@@ -603,5 +629,5 @@ def study(
         means = means.reindex(ranks.index).join(ranks).join(best)
     return EvalStudy(
         roles, means, comparisons, fit, alpha, table, *of_data, weights, lacking, without,
-        None if margin is None else float(margin), of_models,
+        None if margin is None else float(margin), of_models, notes_of(scores),
     )  # fmt: skip

@@ -12,7 +12,14 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
 from vcomp.evals.rater_agreement import Ratings
-from vcomp.evals.roles import FIXED, NUMBERED, SAMPLED, check_cells, check_column
+from vcomp.evals.roles import (
+    FIXED,
+    NUMBERED,
+    SAMPLED,
+    check_cells,
+    check_column,
+    check_one_role,
+)
 from vcomp.exceptions import DataError, PlanError, did_you_mean, warn
 
 if TYPE_CHECKING:
@@ -100,7 +107,9 @@ def judged_answers(table: pd.DataFrame, names: Named) -> JudgedAnswers:
     place = answer * J + judge
     order = np.arange(len(rows))
     if names.repeated:
-        order = np.argsort(rows[names.repeated].to_numpy(), kind="stable")
+        order = np.argsort(
+            pd.factorize(rows[names.repeated], sort=True, use_na_sentinel=False)[0], kind="stable"
+        )
     flat = np.full(n * J, -1)
     flat[place[order][::-1]] = codes[: len(rows)][order][::-1]
     first = flat.reshape(n, J)
@@ -164,12 +173,17 @@ def with_labels_as_judge(
 
 
 def _check_named(table: pd.DataFrame, names: Named) -> None:
-    """Refuse names that are no columns."""
+    """Refuse names that are no columns, and columns with two roles."""
     wanted = [names.judge, names.score, *names.sampled, *names.fixed]
     wanted += [names.repeated] if names.repeated is not None else []
     wanted += [names.model] if names.model != "model" else []
     for name in wanted:
         check_column(table, name)
+    named = [names.model, names.judge, names.score, *names.sampled, *names.fixed]
+    named += [names.repeated] if names.repeated is not None else []
+    # Labels are none of the columns that name an answer, unless these are named so.
+    usual = [c for c in (*SAMPLED, *FIXED, *NUMBERED) if c not in named]
+    check_one_role([*named, *usual, *([names.human] if names.human in table else [])])
 
 
 def _with_a_judge(table: pd.DataFrame, names: Named) -> pd.DataFrame:

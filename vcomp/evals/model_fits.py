@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from vcomp import display
 from vcomp.evals.next_data import plan_of
 from vcomp.evals.roles import FIXED, Partitions, Roles, of_lacking
 from vcomp.evals.score_rows import check_varying, distinct
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, EstimationError
+from vcomp.formula import RESIDUAL
 from vcomp.gtheory import DStudy
 from vcomp.inference.pairwise import PairwiseComparisons
 from vcomp.model import VarianceComponentsModel, VarianceComponentsResults, model_of_same_rows
@@ -69,6 +71,49 @@ def sources_of(fit: VarianceComponentsResults, plan: DStudy | None) -> pd.DataFr
     return pd.DataFrame({"variance": found.to_numpy(), "share": shares}, index=index)
 
 
+def noise_of_score(
+    fit: VarianceComponentsResults, roles: Roles, table: pd.DataFrame, shares: Mapping[Any, float]
+) -> pd.DataFrame:
+    """Return the components of one model, and what they add to the error of its score.
+
+    A score is Σ w y with equal weights w in each task, so that a component σ² adds σ² Σ_g w_g²,
+    with w_g the sum of the weights of one of its effects.
+
+    Parameters
+    ----------
+    fit : of its scores
+    roles : of the columns
+    table : a row for each score
+    shares : weights of tasks; empty if they are equal
+
+    Returns
+    -------
+    pandas.DataFrame
+        Index: the components; columns ``variance``, ``share`` of the error variance, and
+        ``facets``, whose levels divide it
+    """
+    import pandas as pd
+
+    cells = [table[f] for f in roles.fixed]
+    n = table.groupby(cells, observed=True)[roles.score].transform("size") if cells else len(table)
+    weights = pd.Series(1.0, table.index) / n
+    for name, of in zip(roles.fixed, cells, strict=True):
+        known = shares if name == FIXED[0] else {}
+        weights = weights * (of.map(known).astype(float) if known else 1.0 / of.nunique())
+    of_fit, parts = fit.components, []
+    for facets in of_fit.facets[:-1]:
+        by = [table[f] for f in facets if f in table]
+        sums = weights.groupby(by, observed=True).sum() if by else weights
+        parts.append(float(np.square(sums).sum()))
+    parts.append(float(np.square(weights).sum()))
+    # More of any facet are more scores, each with a residual.
+    facets = [*of_fit.facets[:-1], frozenset((*roles.sampled, roles.repetition))]
+    added = np.array(parts) * np.maximum(of_fit.values, 0.0)
+    index = pd.Index(of_fit.names, name="component")
+    columns = {"variance": of_fit.values, "share": added / added.sum(), "facets": facets}
+    return pd.DataFrame(columns, index=index).drop(_HALF, errors="ignore")
+
+
 def compared(
     fit: VarianceComponentsResults,
     roles: Roles,
@@ -116,7 +161,7 @@ def fit_of_models(roles: Roles, table: pd.DataFrame) -> VarianceComponentsResult
     """
     if roles.terms:
         return fitted(roles.formula, table, roles)
-    return _least_squares(roles.formula, table)
+    return _least_squares(roles, table)
 
 
 def fitted(
@@ -130,17 +175,40 @@ def fitted(
     table : a row for each score
     roles : of its columns
     known : another fit of the table, whose sums are used where they suffice
+
+    Raises
+    ------
+    DataError
+        If the scores are sums of effects.
     """
     model = None if known is None else model_of_same_rows(known, formula)
-    if model is not None:
+    if model is None:
+        stream = True if roles.repetition and len(table) >= _SUMMED else None
+        model = VarianceComponentsModel.from_formula(formula, table, stream=stream)
+    try:
         return model.fit()
-    stream = True if roles.repetition and len(table) >= _SUMMED else None
-    return VarianceComponentsModel.from_formula(formula, table, stream=stream).fit()
+    except EstimationError as error:
+        if error.term != RESIDUAL:
+            raise
+        terms = [":".join(t) for t in _largest([(roles.model,), *roles.terms])]
+        raise DataError(
+            f"the scores are sums of effects of {display.listed(terms)}, without a rest: "
+            "differences show no errors. Were scores read under two names, of a "
+            f"{roles.model} or of another column?",
+            column=roles.score,
+        ) from None
 
 
-def _least_squares(formula: str, table: pd.DataFrame) -> VarianceComponentsResults:
+def _largest(terms: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return the terms whose facets no other one has."""
+    return [term for term in terms if not any(set(term) < set(other) for other in terms)]
+
+
+def _least_squares(roles: Roles, table: pd.DataFrame) -> VarianceComponentsResults:
     """Return the fit without random terms, where each item has one score."""
-    # A model needs a random term: of this one, held at zero, nothing depends.
-    half = {_HALF: np.arange(len(table)) % 2}
-    made = VarianceComponentsModel.from_formula(f"{formula} + (1|{_HALF})", table.assign(**half))
+    # A model needs a random term: of this one, held at zero, nothing depends. Halves of each mean
+    # are not those of the means, as of tasks by turns.
+    half = table.groupby([roles.model, *roles.fixed], observed=True).cumcount() % 2
+    formula = f"{roles.formula} + (1|{_HALF})"
+    made = VarianceComponentsModel.from_formula(formula, table.assign(**{_HALF: half}))
     return made.fit(hold={_HALF: 0.0})

@@ -309,10 +309,7 @@ def sentences(study: EvalStudy) -> list[str]:
         else f"With data like these {named_test(study)} finds a difference of "
         f"{display.number(found)} {power}."
     ]
-    said += _of_zeros(study)
-    if study.prices is not None:
-        cost = display.number(study.prices.of(study.data), 6)
-        said.append(f"At these prices the data cost {cost}.")
+    said += _of_zeros(study) + _cost_of_data(study)
     gap, pair = study.gap, " and ".join(map(str, study.open_pair))
     apart = f"{pair} differ by {display.number(gap)}."
     if study.budget is not None:
@@ -328,6 +325,33 @@ def sentences(study: EvalStudy) -> list[str]:
     if gap == 0.0:
         said.append(f"{pair} have the same score. {_of_twice(study)}")
     return said
+
+
+def on_score(study: EvalStudy, noise: pd.DataFrame) -> list[str]:
+    """Return the cost of the data of one model, and its standard error in twice the data.
+
+    Parameters
+    ----------
+    study : of one model
+    noise : the ``share`` and ``facets`` of each component
+    """
+    roles, parts = study.roles, []
+    error = float(study.table["std_error"].iloc[0])
+    for facet in (*roles.sampled, *([roles.repetition] if roles.repetition else [])):
+        halved = np.array([facet in facets for facets in noise["facets"]])
+        left = float(noise["share"].to_numpy() @ np.where(halved, 0.5, 1.0))
+        n = 2 * roles.levels[facet]
+        of = display.counted(n, facet) if facet in roles.sampled else f"{n} runs of each"
+        parts.append(f"{display.number(error * math.sqrt(left), 3)} with {of}")
+    now, would = display.number(error, 3), display.listed(parts)
+    return [*_cost_of_data(study), f"The standard error of the score, {now}, would be {would}."]
+
+
+def _cost_of_data(study: EvalStudy) -> list[str]:
+    if study.prices is None:
+        return []
+    cost = display.number(study.prices.of(study.data), 6)
+    return [f"At these prices the data cost {cost}."]
 
 
 def _of_zeros(study: EvalStudy) -> list[str]:

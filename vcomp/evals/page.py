@@ -75,18 +75,10 @@ def printed(study: EvalStudy) -> Any:
     few = 1 < study.roles.levels.get(FIXED[0], 0) <= _MOST_TASKS
     if few and (study.roles.fixed == FIXED or _drew_tasks(study)):
         tables.append(_table_of_tasks(study, shown.index))
-    sources = study.sources.sort_values("share", ascending=False)
     if study.comparisons is not None:
         tables.append(_table_of_pairs(study))
-        sources = sources[sources["share"] > 0.0]
-        parts = {
-            "variance of a score": display.fixed(sources["variance"]),
-            "share": [display.percent(s) for s in sources["share"]],
-            "": [display.bar(s) for s in sources["share"]],
-        }
-        title = f"Noise of a difference between two {display.levels_of(study.roles.model)}"
-        stubs = [visible(_source(str(name), study.roles)) for name in sources.index]
-        tables.append(display.column_table(parts, title=title, stubs=stubs, align="rrl"))
+    tables.append(_table_of_noise(study))
+    if study.comparisons is not None:
         tables.append(_table_of_more(study))
     said = [study.verdict, _on_pairs(study)]
     if len(study.table) > _MOST_LISTED:
@@ -94,6 +86,7 @@ def printed(study: EvalStudy) -> Any:
     if study.not_compared:
         said.append(f"Not compared: {of_lacking(study.roles, study.not_compared)}.")
     said += [study.same_quality, *study.roles.sentences(study.task_shares), *study.left_out]
+    said += study.notes[:_MOST_LISTED]
     said += [*study.contradictions, *study.next_data, *map(str, study.unknown)]
     return display.summary(tables, [visible(sentence) for sentence in said if sentence])
 
@@ -153,7 +146,7 @@ def _table_of_pairs(study: EvalStudy) -> Any:
     cells = {
         "difference": display.fixed(sign * rows["difference"]),
         f"{display.level(study.alpha)} interval": display.short_intervals(low, high),
-        "p": display.p_values(rows["p_adjusted"]),
+        "p" if len(pairs) == 1 else "p adj.": display.p_values(rows["p_adjusted"]),
         "": ["*" if is_real else "" for is_real in rows["significant"]],
     }
     names = [visible(str(name)) for name in study.table.index]
@@ -162,20 +155,36 @@ def _table_of_pairs(study: EvalStudy) -> Any:
     return display.column_table(cells, title=title, stubs=stubs)
 
 
+def _table_of_noise(study: EvalStudy) -> Any:
+    """Return the printed table of the sources of noise, of one model in its score."""
+    sources = study.sources.sort_values("share", ascending=False)
+    sources = sources[sources["share"] > 0.0]
+    cells = {
+        "variance of a score": display.fixed(sources["variance"]),
+        "share": [display.percent(s) for s in sources["share"]],
+        "": [display.bar(s) for s in sources["share"]],
+    }
+    title = f"Noise of a difference between two {display.levels_of(study.roles.model)}"
+    if study.comparisons is None:
+        title = "Noise of the score"
+    stubs = [visible(_source(str(name), study.roles)) for name in sources.index]
+    return display.column_table(cells, title=title, stubs=stubs, align="rrl")
+
+
 def _on_pairs(study: EvalStudy) -> str:
     """Return what the table of pairs has."""
     if study.comparisons is None:
         return ""
     n = len(study.comparisons.table)
-    level = f"* marks p of at most {display.number(study.alpha)}"
+    level = display.number(study.alpha)
     if n == 1:
-        return f"{level}."
-    of_all = "adjusted for the number of pairs"
+        return f"* marks p of at most {level}."
+    level = f"* marks p adj., which is adjusted for the number of pairs, of at most {level}"
     if n <= _MOST_PAIRS:
-        return f"{level}, {of_all}."
+        return f"{level}."
     models = display.levels_of(study.roles.model)
     return (
-        f"{level}, {of_all}. Listed are {models} next to each other in rank; all "
+        f"{level}. Listed are {models} next to each other in rank; all "
         f"{display.count(n)} pairs are in the table of comparisons."
     )
 
@@ -359,6 +368,7 @@ class EvalPage(InJson):
     margin : the smallest difference that matters; null without
     noninferior : models shown to be worse than the best by less than the margin, if at all
     cheapest : those of them that cost the least; empty without prices of models
+    notes : on the logs, as :func:`vcomp.evals.read` has them
     """
 
     title: str
@@ -384,6 +394,7 @@ class EvalPage(InJson):
     noninferior: tuple[Any, ...] = ()
     cheapest: tuple[Any, ...] = ()
     more_data: Rows = ()
+    notes: tuple[str, ...] = ()
 
     _FORMAT: ClassVar[Format] = Format("EvalStudy", 1, "the page of an evaluation")
 
@@ -422,6 +433,7 @@ def page_of(study: EvalStudy) -> EvalPage:
         margin=study.margin,
         noninferior=tuple(map(_plain, study.noninferior)),
         cheapest=tuple(map(_plain, study.cheapest)),
+        notes=study.notes,
     )
 
 

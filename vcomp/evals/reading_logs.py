@@ -58,6 +58,7 @@ class EvalLogs(display.Printed):
     notes : sentences on what was not read or is not known, with the names
     names : of columns of plain tables → their names in `table`; either is understood by
         :func:`vcomp.evals.study`, and the name that is given is printed
+    constants : columns besides those of the table that have one level, and it
     """
 
     table: pd.DataFrame
@@ -65,6 +66,7 @@ class EvalLogs(display.Printed):
     report: pd.DataFrame
     notes: tuple[str, ...]
     names: Mapping[str, str] = field(default_factory=dict)
+    constants: Mapping[str, str] = field(default_factory=dict)
 
     def summary(self) -> Any:
         """Return a printable summary: text with ``print``, HTML in a notebook.
@@ -142,18 +144,19 @@ def assemble(runs: Sequence[Run], notes: Iterable[str], columns: Mapping[str, st
         scored = rows["score"].notna()
         n_of["scores"] = _per_run(rows["number"][scored], runs)
         n_of["unscored"] = _per_run(rows["number"][~scored], runs)
-        notes += _two_metrics(rows)
     else:
         rows = _empty()
         scored = rows["score"].notna()
     report = _report(runs, rows, n_of)
-    names = _kept(rows)
+    names, constants = _kept(rows)
+    table = _selected(_where(scored.to_numpy(), rows), [*names, "score"])
     return EvalLogs(
-        _selected(_where(scored.to_numpy(), rows), [*names, "score"]),
+        table,
         _selected(rows[~scored], [*names, "problem"]),
         report,
-        tuple(notes),
+        (*notes, *on_choices(table)),
         {theirs: ours for run in runs for theirs, ours in run.names.items()},
+        constants,
     )
 
 
@@ -215,16 +218,21 @@ def _n_levels(rows: pd.DataFrame, name: str) -> int:
     return len(rows[name].dropna().unique()) if name in rows else 0
 
 
-def _kept(rows: pd.DataFrame) -> list[str]:
-    """Return the facets that exist, and the other columns that vary, without runs if they may."""
+def _kept(rows: pd.DataFrame) -> tuple[list[str], dict[str, str]]:
+    """Return the facets that exist, and what else varies; and what does not, with its level.
+
+    Runs are kept if they separate rows.
+    """
     others = [n for n in map(str, rows) if n not in (*COLUMNS, *_HIDDEN, "run")]
+    levels = {n: _n_levels(rows, n) for n in others}
     names = [n for n in COLUMNS if n in rows and rows[n].notna().any()]
-    names += [n for n in others if _n_levels(rows, n) > 1]
+    names += [n for n in others if levels[n] > 1]
+    constants = {n: str(rows[n].dropna().iloc[0]) for n in others if levels[n] == 1}
     if _n_levels(rows, "run") > 1:
         without = rows.duplicated(names).sum()
         if without > rows.duplicated([*names, "run"]).sum():
             names.append("run")
-    return names
+    return names, constants
 
 
 # Items -----------------------------------------------------------------------------------------
@@ -368,13 +376,18 @@ def _replaced(rows: pd.DataFrame, runs: Sequence[Run]) -> BoolArray:
     return replaced
 
 
-def _two_metrics(rows: pd.DataFrame) -> list[str]:
-    """Return the advice to choose one of several metrics or filters."""
-    several = [n for n in ("metric", "filter") if _n_levels(rows, n) > 1]
+def on_choices(table: pd.DataFrame) -> list[str]:
+    """Return the advice to choose one of several metrics or filters.
+
+    Parameters
+    ----------
+    table : of logs, whose levels are categories
+    """
+    several = [n for n in ("metric", "filter") if _n_levels(table, n) > 1]
     if not several:
         return []
     listed = " and ".join(
-        f"{_n_levels(rows, n)} {display.levels_of(n)} ({', '.join(rows[n].cat.categories[:5])})"
+        f"{_n_levels(table, n)} {display.levels_of(n)} ({', '.join(table[n].cat.categories[:5])})"
         for n in several
     )
     return [f"The table has {listed}; choose one of each before you fit it."]
@@ -528,25 +541,32 @@ def read(
         problems = logs.unscored["problem"].unique()[:3].tolist()
         why = [*logs.notes, display.listed(problems)] if problems else [*logs.notes]
         if any("not a number" in problem for problem in problems):
-            why.append("(scores are numbers, or true and false)")
+            column = next((t for t, ours in logs.names.items() if ours == "score"), "")
+            of_table = f" in column {column!r}" if column else ""
+            why.append(
+                f"(scores are numbers, or true and false: write 1 and 0 for the words{of_table}, "
+                "or name another column, columns={'score': …})"
+            )
         if runs and not why:
             why.append("these files have no samples; give the folder, or the files of the samples")
         raise DataError("there are no scores in the logs: " + (" ".join(why) or "they are empty"))
-    on_metadata = _on_metadata([n for n in wanted.metadata if n not in logs.table], runs)
+    known = {*logs.table, *wanted.columns.values()}
+    lacking = [n for n in wanted.metadata if n not in known]
+    on_metadata = _on_metadata(lacking, logs.constants)
     return replace(logs, notes=(*logs.notes, *on_metadata))
 
 
-def _on_metadata(names: Sequence[str], runs: Sequence[Run]) -> list[str]:
+def _on_metadata(names: Sequence[str], constants: Mapping[str, str]) -> list[str]:
     """Return notes on keys of metadata that are no columns as they do not vary.
 
     Warns of keys that no sample has.
     """
     notes = []
     for name in names:
-        rows = [run.rows[name] for run in runs if name in run.rows]
-        levels = list(dict.fromkeys(str(v) for own in rows for v in own.dropna().unique()))
-        if levels:
-            notes.append(f"metadata {name!r} is {levels[0]!r} in all samples, and no column.")
+        if name in constants:
+            notes.append(
+                f"metadata {name!r} is {constants[name]!r} in all samples, and no column."
+            )
         else:
             warn(f"no sample has metadata {name!r}")
     return notes

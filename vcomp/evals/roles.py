@@ -530,7 +530,16 @@ def _check_named(
 ) -> None:
     for name in (model, score, *sampled, *fixed):
         check_column(table, name)
-    given = [model, score, *sampled, *fixed]
+    check_one_role([model, score, *sampled, *fixed])
+
+
+def check_one_role(given: Sequence[str]) -> None:
+    """Refuse a column that several options name.
+
+    Parameters
+    ----------
+    given : columns of the options
+    """
     twice = next((name for name in given if given.count(name) > 1), None)
     if twice is not None:
         raise PlanError(f"column {twice!r} has two roles", column=twice)

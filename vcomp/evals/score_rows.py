@@ -10,7 +10,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp.data import open_source
-from vcomp.evals.reading_logs import EvalLogs, PathOfLog, read
+from vcomp.evals.reading_logs import EvalLogs, PathOfLog, on_choices, read
 from vcomp.evals.roles import (
     JUDGE,
     METRICS_ARE_JUDGES,
@@ -21,7 +21,7 @@ from vcomp.evals.roles import (
     copies,
     roles_of,
 )
-from vcomp.evals.run_rows import named_within, renamed
+from vcomp.evals.run_rows import named_within, number_or_problem, renamed
 from vcomp.exceptions import DataError, PlanError, did_you_mean, warn
 
 if TYPE_CHECKING:
@@ -92,9 +92,14 @@ def opened(
     if not isinstance(scores, EvalLogs):
         scores, columns = read(scores, columns=columns), None
     texts = [name for name in named if isinstance(name, str)]
-    scores = _in_words_of_files(
-        scores, {part for name in texts for part in [name, *name.split(":")]}
-    )
+    parts = {part for name in texts for part in [name, *name.split(":")]}
+    scores = _in_words_of_files(scores, parts)
+    for name in sorted(parts & set(scores.constants)):
+        raise PlanError(
+            f"column {name!r} has one level, {scores.constants[name]!r}: it distinguishes no "
+            "scores, and was not read; leave it out",
+            column=name,
+        )
     if where:
         where = {n if n in scores.table else scores.names.get(n, n): v for n, v in where.items()}
     return scores, columns, where
@@ -155,6 +160,19 @@ def left_out(
     if unreadable:
         said.append(f"{display.counted(unreadable, 'sample')} cannot be read.")
     return tuple(said)
+
+
+def notes_of(scores: Any) -> tuple[str, ...]:
+    """Return the notes on logs, without the advice on choices that a study has made.
+
+    Parameters
+    ----------
+    scores : logs, or a table, of which nothing is known
+    """
+    if not isinstance(scores, EvalLogs):
+        return ()
+    made = on_choices(scores.table)
+    return tuple(note for note in scores.notes if note not in made)
 
 
 def lacking_scores(
@@ -332,11 +350,17 @@ def _scored(table: pd.DataFrame, score: str) -> pd.DataFrame:
 
 def _in_numbers(table: pd.DataFrame, score: str) -> pd.DataFrame:
     """Return the table with NumPy's numbers as scores, if they are numbers of any type."""
+    from pandas import CategoricalDtype
     from pandas.api.types import infer_dtype
 
     if score not in table or table[score].dtype in (float, int, bool):
         return table
-    values = table[score].astype(object)
+    values = table[score]
+    if isinstance(values.dtype, CategoricalDtype):  # a column of a file, which has text
+        known = {level: number_or_problem(level) for level in values.cat.categories}
+        if all(problem is None for _, problem in known.values()):
+            values = values.map({level: number for level, (number, _) in known.items()})
+    values = values.astype(object)
     if infer_dtype(values) not in _OF_NUMBERS:
         return table
     return table.assign(**{score: values.astype(float)})

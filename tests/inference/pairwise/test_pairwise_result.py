@@ -57,7 +57,7 @@ def test_a_baseline_has_neither_groups_nor_squares():
         some.matrix()
     assert "share a letter" not in str(some)
     assert "of a single pair" not in str(some)
-    assert "p is of all pairs at once" in str(replace(some, correction=None))
+    assert "p adj.: of all pairs at once" in str(replace(some, correction=None))
     assert repr(some) == "<PairwiseComparisons: paired t-test, 1 of 2 pairs of system distinct>"
 
 
@@ -101,13 +101,17 @@ def test_columns_that_say_nothing_are_left_out():
     assert list(pairs).count("difference") == 1
     at_once = replace(MADE, correction=None)
     pairs = printed_columns(at_once.summary(), 1)
-    assert "p adj." not in pairs
-    assert [float(x) for x in pairs["p"]] == [0.003, 0.04, 0.4]
-    assert "p is of all pairs at once; significant if it is at most 0.05." in str(at_once)
+    assert "p" not in pairs  # a test of all pairs at once has no other p-value
+    assert [float(x) for x in pairs["p adj."]] == [0.003, 0.04, 0.4]
+    assert "p adj.: of all pairs at once; significant if it is at most 0.05." in str(at_once)
+    plain = replace(MADE, correction="none")
+    assert "p adj." not in printed_columns(plain.summary(), 1)
+    assert "p: not adjusted for the number of pairs; significant" in str(plain)
     single = replace(MADE, table=TABLE.iloc[:1], means=MEANS[:2])
-    assert "p adj.: of a single pair; significant" in str(single)
     assert "share a letter" not in str(single)
-    assert "Significant if p is at most 0.05." in str(replace(single, correction=None))
+    for one in (single, replace(single, correction=None)):
+        assert "Significant if p is at most 0.05." in str(one)
+        assert "p adj." not in printed_columns(one.summary())
 
 
 def of_levels(k):

@@ -339,7 +339,8 @@ def _estimate_or_change_engine(
     except _NoResidualError as error:
         other = find_other(stats, likelihood)
         if other is None:
-            raise EstimationError(str(error)) from None  # users see the public class
+            # Users see the public class.
+            raise EstimationError(str(error), term=names[-1]) from None
         return estimate_by_likelihood(other, names, options)
     other = None if reached else find_other(stats, likelihood)
     return estimate if other is None else estimate_by_likelihood(other, names, options)

@@ -235,7 +235,7 @@ def pairs_table(
     counts : numbers of observations of each pair, such as ``n_topics``
     tests : ``difference``, ``statistic``, ``p_value``, ``low`` and ``high`` of each pair;
         ``std_error`` and ``df`` if the test has them
-    correction : of the p-values; None if they are of all pairs at once
+    correction : of the p-values; None if they are of all pairs at once, and so adjusted
     alpha : level of significance
     """
     import pandas as pd

@@ -51,9 +51,10 @@ class PairwiseComparisons(display.Printed):
     ----------
     table : a row for each pair: ``first`` and ``second``, the number of observations (such as
         ``n_topics``), ``difference`` (first − second), ``std_error`` and ``df`` if it is from a
-        fit, ``statistic``, ``p_value``, ``p_adjusted`` for the number of pairs, ``significant``
-        (whether this is at most alpha), and ``low`` and ``high``, the interval of the difference;
-        nan where the test has no interval
+        fit, ``statistic``, ``p_value`` of the test by itself, ``p_adjusted`` for the number of
+        pairs, ``significant`` (whether this is at most alpha), and ``low`` and ``high``, the
+        interval of the difference; nan where the test has no interval. A test of all pairs at
+        once, such as Tukey's, adjusts for their number itself: both p-values are the same
     means : mean of each level, by its name
     facet : whose levels are compared
     test : the test in words
@@ -514,14 +515,11 @@ class PairwiseComparisons(display.Printed):
 
     def _how(self) -> str:
         level = display.number(self.alpha)
-        if self.correction is None:
-            return (
-                f"p is of all pairs at once; significant if it is at most {level}."
-                if len(self.table) > 1
-                else f"Significant if p is at most {level}."
-            )
-        words = CORRECTED[self.correction] if len(self.table) > 1 else "of a single pair"
-        return f"p adj.: {words}; significant if it is at most {level}."
+        if len(self.table) == 1:
+            return f"Significant if p is at most {level}."
+        words = "of all pairs at once" if self.correction is None else CORRECTED[self.correction]
+        name = "p" if self.correction == "none" else "p adj."
+        return f"{name}: {words}; significant if it is at most {level}."
 
     def _means_table(self) -> Any:
         groups = self.groups
@@ -555,10 +553,10 @@ class PairwiseComparisons(display.Printed):
                 cells["df"] = [display.number(x) for x in df]
         if self.symbol != "difference":
             cells[self.symbol] = [display.number(x) for x in rows["statistic"]]
-        if self.correction is not None:
+        is_one = len(self.table) == 1 or self.correction == "none"
+        if self.correction is not None and not is_one:
             cells["p"] = display.p_values(rows["p_value"])
-        name = "p" if self.correction is None else "p adj."
-        cells[name] = display.p_values(rows["p_adjusted"])
+        cells["p" if is_one else "p adj."] = display.p_values(rows["p_adjusted"])
         cells[" "] = ["*" if s else "" for s in rows["significant"]]
         stubs = [f"{a} − {b}" for a, b in zip(rows["first"], rows["second"], strict=True)]
         return display.column_table(cells, title=title, stubs=stubs)
