@@ -484,7 +484,7 @@ def exact_floats(name: str | None, numbers: Any) -> FloatArray:
         floats: FloatArray = np.asarray(whole, dtype=float)
     except OverflowError:
         raise _too_large(name, list(column)) from None
-    if kind in "Oiu":
+    if kind == "O" or (kind in "iu" and getattr(column.dtype, "itemsize", 8) > 4):
         for place in np.flatnonzero((np.abs(floats) >= EXACT) & np.isfinite(floats)):
             value, number = column.iloc[place], int(floats[place])
             if isinstance(value, int | np.integer) and int(value) != number:
