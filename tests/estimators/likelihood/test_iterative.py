@@ -846,3 +846,18 @@ def test_without_a_value_a_climb_from_far_above_needs_no_halving():
     assert len(steps) <= 9
     near = vcomp.fit(formula, data, engine="iterative", n_probes=16)
     np.testing.assert_allclose(far.vcomp, near.vcomp, rtol=1e-5)
+
+
+def test_rough_steps_lead_to_the_maximum_of_all_probes():
+    """The way there has one probe and solves to four digits; no digit of the maximum depends."""
+    data = crossed(4000, 300, 290)
+    engine = IterativeLikelihood(statistics_of("y ~ (1|a) + (1|b)", data), reml=True)
+    rough = engine.rough()
+    assert "1 random probes" in rough.reason
+    sizes = np.array([300.0, 290.0, 4000.0])
+    exact = maximise(engine, engine.mivque0(), sizes, tol=1e-6)
+    res = vcomp.fit("y ~ (1|a) + (1|b)", data, engine="iterative", n_probes=8)
+    assert (np.abs(res.vcomp - exact.v) < 2e-3 * res.bse_vcomp).all()
+    start = engine.after(maximise(rough, engine.mivque0(), sizes, tol=1.0).engine)
+    v = np.array([1.0, 0.4, 1.0])
+    np.testing.assert_allclose(start.information(v), engine.information(v), rtol=1e-6)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
@@ -408,6 +408,12 @@ class LikelihoodEngine(Likelihood, Protocol):
             If a component is estimated at zero, or the polynomial takes too long.
         """
 
+    def rough(self) -> LikelihoodEngine | None:
+        """Return a faster engine for the way to the maximum; None if this one is exact."""
+
+    def after(self, rough: Any) -> LikelihoodEngine:
+        """Return the engine whose solves start where those of the rough one ended."""
+
     def with_more_probes(self, v: FloatArray) -> LikelihoodEngine | None:
         """Return the engine with more random probes if the error at `v` is large, else None."""
 
@@ -538,6 +544,14 @@ class SummedEngine:
     def with_more_probes(self, v: FloatArray) -> LikelihoodEngine | None:
         """Return None: there are no probes."""
         return None
+
+    def rough(self) -> LikelihoodEngine | None:
+        """Return None: all steps are exact."""
+        return None
+
+    def after(self, rough: Any) -> LikelihoodEngine:
+        """Return the engine: it has no iterative solves."""
+        return cast("LikelihoodEngine", self)
 
     def curvature(
         self, v: FloatArray, decrement: float, squares: Squares | None = None

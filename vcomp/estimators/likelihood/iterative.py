@@ -58,6 +58,10 @@ GOAL = 0.01
 """Largest Monte Carlo error of a component, in its standard errors, for which a single fit has no
 more probes."""
 
+_TOLERANCE, _ROUGH = 1e-8, 1e-4
+"""Tolerance of the solves, and on the way to the maximum, where scores then err by some hundredths
+of a standard error."""
+
 _MORE = 1.5
 """Smallest factor by which their number is raised: the error is known within a third."""
 
@@ -95,7 +99,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
     goal : Monte Carlo error in standard errors above which :meth:`with_more_probes` has more
     seed : seed of the probes
     n_levels : largest number of groups of all small terms together, whose traces are exact
-    tol : tolerance of the solves, relative to the right-hand side
+    tol : tolerance of the solves, relative to the right-hand side; that of `like`, or 1e-8
     probes : probes to use in place of random ones
     like : an engine of the same data, with the same products of tables and right-hand sides
     starts : where solves start; at zero if not given
@@ -122,7 +126,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         goal: float = np.inf,
         seed: int = 0,
         n_levels: int = LEVELS,
-        tol: float = 1e-8,
+        tol: float | None = None,
         probes: Probes | None = None,
         like: IterativeLikelihood | None = None,
         starts: dict[SolveKind, FloatArray] | None = None,
@@ -140,7 +144,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         self._equations: dict[tuple[int, ...], SparseEquations] = {}
         self._context: Context
         if like is not None:
-            self._context = like._context.with_probes(self._probes)
+            self._context = like._context.with_probes(self._probes, tol or like._context.tol)
             self._equations = like._equations
         else:
             check_memory(
@@ -150,7 +154,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
                 free_bytes=free_bytes,
             )
             small = small_terms(stats.sizes, n_levels)
-            self._context = Context.of(stats, self._probes, tol, small)
+            self._context = Context.of(stats, self._probes, tol or _TOLERANCE, small)
         self._context.starts = starts or {}
 
     @property
@@ -361,6 +365,18 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
             If a component is estimated at zero.
         """
         return SeriesLikelihood(self, v, held)
+
+    def rough(self) -> IterativeLikelihood | None:
+        """Return the engine for the way to the maximum: a probe, and solves to few digits."""
+        if not isinstance(self._probes, Rademacher) or self._context.tol > _ROUGH:
+            return None
+        one = Rademacher(1, self._probes.seed)
+        return self._again(self.stats, probes=one, tol=_ROUGH, like=self)
+
+    def after(self, rough: Any) -> IterativeLikelihood:
+        """Return this engine with solves for the response that start where rough ones ended."""
+        starts = {k: x for k, x in rough._context.solved.items() if k[0] in OF_RESPONSE}
+        return self._again(self.stats, goal=self._goal, like=self, starts=starts)
 
     def with_more_probes(self, v: FloatArray) -> IterativeLikelihood | None:
         """Return the engine with probes for a smaller error at `v`; None if there are enough."""

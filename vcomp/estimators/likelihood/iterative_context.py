@@ -35,8 +35,9 @@ _OF_PROBES, _MOST_OF_PROBES = 1e3, 1e-5
 """Factor of the tolerance of probes, and the largest one: components then move by about 1e-5
 standard errors, less than their Monte Carlo errors."""
 
-_OF_AVERAGE = 1e5
-"""Factor of the tolerance of the average information: its relative error is about 1e-6."""
+_OF_AVERAGE, _MOST_OF_AVERAGE = 1e5, 0.1
+"""Factor of the tolerance of the average information, whose relative error is about 1e-6, and the
+largest tolerance: that of rough steps."""
 
 _OF_EFFECTS = 0.01
 """Largest error of predicted effects, in their standard errors."""
@@ -107,9 +108,9 @@ class Context:
             np.vstack([np.hstack([top, *sides]), *levels]),
         )
 
-    def with_probes(self, probes: Probes) -> Context:
-        """Return the context of the same data with other probes."""
-        return replace(self, probes=probes, starts={}, solved={}, products={})
+    def with_probes(self, probes: Probes, tol: float) -> Context:
+        """Return the context of the same data with other probes, and another tolerance."""
+        return replace(self, probes=probes, tol=tol, starts={}, solved={}, products={})
 
     def solve(
         self, system: SparseSystem, sides: Mapping[tuple[str, int], FloatArray], tol: float = 0.0
@@ -162,7 +163,8 @@ def _tolerances(system: SparseSystem, name: str, b: FloatArray, tol: float) -> F
     if name == "probes":
         tol = max(tol, min(_OF_PROBES * tol, _MOST_OF_PROBES))
     if name == "average" and b.size:
-        tol = max(_OF_AVERAGE * tol * float(system.ridge.sum() / system.diagonal.sum()), _FINEST)
+        share = float(system.ridge.sum() / system.diagonal.sum())
+        tol = max(min(_OF_AVERAGE * tol, _MOST_OF_AVERAGE) * share, _FINEST)
     tols = np.full(b.shape[1], tol)
     if name == "columns" and b.size:
         least = float((system.ridge / system.diagonal).min())

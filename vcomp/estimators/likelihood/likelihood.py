@@ -17,7 +17,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators.estimate import Certificate, Estimate, Maximum, OtherMaximum
+from vcomp.estimators.estimate import Certificate, Estimate, Maximum, OtherMaximum, StepKind
 from vcomp.estimators.likelihood.choose import choose_engine, engine_without_cancellation
 from vcomp.estimators.likelihood.engine import InformationKind, LikelihoodEngine, errors_of_fixed
 from vcomp.estimators.likelihood.maximisation import (
@@ -199,6 +199,9 @@ _EXACT_FIT = 1e-13
 _TOLERANCE = 1e-10
 _TOLERANCE_OF_PROBES = 1e-3
 """Newton decrements at which iterations end, for exact engines and those with random probes."""
+
+_NEAR = 2.0
+"""Newton decrement up to which steps are rough: the next one leaves a hundredth of it."""
 
 _ROUNDED_RESIDUAL = 1e-12
 """A residual below this fraction of the total variance is zero if no maximum is found."""
@@ -412,13 +415,15 @@ def estimate_by_likelihood(
     return estimate.with_seconds(seconds)
 
 
-def _after(near: Maximum, found: Maximum) -> Maximum:
-    """Return a maximum whose log begins with the climb to its start."""
+def _after(near: Maximum, found: Maximum, step: StepKind | None = "probes") -> Maximum:
+    """Return a maximum whose log begins with the climb to its start, by a step if that is new."""
     first, *others = found.log
+    known = near.log if step else near.log[:-1]
+    first = replace(first, step=step or near.log[-1].step)
     return replace(
         found,
-        log=(*near.log, replace(first, step="probes"), *others),
-        iterations=near.iterations + found.iterations,
+        log=(*known, first, *others),
+        iterations=near.iterations + found.iterations + (step == "AI"),
         evaluations=near.evaluations + found.evaluations,
     )
 
@@ -434,7 +439,13 @@ def _maximise(
     sizes = np.array([*likelihood.sizes, likelihood.n], dtype=float)
     max_iter, climbed = int(options.max_iter), partial(maximise, held=known.held)
     try:
-        maximum = climbed(likelihood, start, sizes, max_iter=max_iter, tol=tol)
+        if not likelihood.exact_value and (rough := likelihood.rough()):
+            near = climbed(rough, start, sizes, max_iter=max_iter - 1, tol=_NEAR, unseen=_NEAR)
+            fine, left = likelihood.after(near.engine), max_iter - near.iterations - near.converged
+            maximum = climbed(fine, near.v, sizes, max_iter=left, tol=tol)
+            maximum = _after(near, maximum, "AI" if near.converged else None)
+        else:
+            maximum = climbed(likelihood, start, sizes, max_iter=max_iter, tol=tol)
         while maximum.converged and (more := maximum.engine.with_more_probes(maximum.v)):
             left = max_iter - maximum.iterations
             maximum = _after(maximum, climbed(more, maximum.v, sizes, max_iter=left, tol=tol))

@@ -291,8 +291,8 @@ class _Maximisation:
         # Scores must be small, too: an information of rounding error makes the decrement small.
         path, done = start.climb(
             self.move,
-            sought=(self.tol, 1e-4),
-            stalled=(max(self.tol, 1e-6), 1e-4),
+            sought=(self.tol, max(1e-4, self.unseen)),
+            stalled=(max(self.tol, 1e-6), max(1e-4, self.unseen)),
             max_iter=min(self.max_iter, OTHER_STEPS) if known else self.max_iter,
             known=known,
             unseen=self.unseen,
