@@ -288,5 +288,7 @@ def test_whole_numbers_are_levels_whatever_their_range(tmp_path):
     assert found.tolist() == expected
     assert found.cat.categories.tolist() == list(dict.fromkeys(expected))
     levels, narrow = GrowingLevels(), np.array([-128, 127, 0], np.int8)
-    for values in (narrow, np.array([10**6], np.int64), narrow[::-1], np.array([-(10**9)])):
-        assert levels.coded(pd.Series(values)).tolist() == [str(v) for v in values]
+    batches = narrow, np.array([10**6], np.int64), narrow[::-1], np.array([-(10**9)])
+    for values in batches:
+        levels.add(pd.Series(values))
+    assert levels.made(8).tolist() == [str(v) for values in batches for v in values]

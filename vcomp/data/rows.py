@@ -23,10 +23,14 @@ from vcomp.data.row_columns import NO_COLUMNS, RowColumns, WeightsOfRows
 from vcomp.data.source import open_source
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula, check_by_row, evaluate, names_in
-from vcomp.numerics import MANY_ROWS, THREADS, check_memory
+from vcomp.numerics import MANY_ROWS, THREADS, check_memory, slices
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_SAMPLE = 2**16
+"""Rows at a time in which levels are searched for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +265,18 @@ class CompleteRows:
         n = len(frame)
         return cls(np.zeros(n), frame, np.ones(n, dtype=bool), Tally(n, 0, {None: 0}, 0))
 
+    def fixed_columns_with_all_levels(self, formula: Formula) -> dict[str, Any]:
+        """Return the columns of the fixed part, with categories that do not occur."""
+        import pandas as pd
+
+        columns = {n: self.frame[n] for n in self.frame.columns if n in formula.covariates}
+        return {
+            name: column.array
+            if isinstance(column.dtype, pd.CategoricalDtype)
+            else _plain(name, column)
+            for name, column in columns.items()
+        }
+
     def fixed_columns(
         self, formula: Formula, fitted: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
@@ -448,9 +464,13 @@ def plain_columns(frame: pd.DataFrame, names: Collection[str]) -> dict[str, Any]
 def occurring_levels(values: pd.Categorical) -> pd.Categorical:
     """Return values without the levels that do not occur; unchanged if all do."""
     occurs = np.zeros(len(values.categories) + 1, dtype=bool)
-    occurs[values.codes] = True  # the last if a value is missing
-    if occurs[:-1].all():
-        return values
+    codes: Any = values.codes
+    # Levels of sorted rows occur in some from all parts, others among the first rows.
+    spread = codes[:: codes.size // _SAMPLE + 1]
+    for some in (spread, *(codes[rows] for rows in slices(codes.size, _SAMPLE))):
+        occurs[some] = True  # the last if a value is missing
+        if occurs[:-1].all():
+            return values
     places = np.append(np.cumsum(occurs[:-1]) - 1, -1)
     kept = values.categories[occurs[:-1]]
     dtype = type(values.dtype)(kept, values.ordered)

@@ -461,13 +461,22 @@ class LogFile:
     @property
     def columns(self) -> list[str]:
         """The columns of a Parquet file; none of another file."""
+        return [] if self._metadata is None else self._metadata.schema.to_arrow_schema().names
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows of a Parquet file; 0 of another file."""
+        return 0 if self._metadata is None else self._metadata.num_rows
+
+    @cached_property
+    def _metadata(self) -> Any:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         try:
-            return list(pq.read_schema(self.path).names) if self.is_parquet else []
+            return pq.read_metadata(self.path) if self.is_parquet else None
         except (pa.ArrowException, OSError):
-            return []
+            return None
 
     def place_of_damage(self) -> str:
         """Return where and why the file is not JSON, a clause."""

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp.evals.log_files import Damage, LogFile, UnreadableError, parsed
-from vcomp.evals.run_rows import (
-    NOT_SCORED,
-    GrowingLevels,
-    Run,
-    Wanted,
-    joined,
-    number_or_problem,
-)
+from vcomp.evals.run_rows import NOT_SCORED, GrowingRows, Run, Wanted, number_or_problem
 from vcomp.exceptions import DataError
 from vcomp.numerics import ahead
 
@@ -108,10 +101,10 @@ def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
             f"columns are {', '.join(map(repr, names[:20]))}"
         )
     source = _parquet if file.is_parquet else _json if file.is_json else _csv
-    levels: dict[str, GrowingLevels] = {}
-    rows = joined(
-        [_converted(_renamed(frame, renamed, file.name), levels) for frame in source(file, damage)]
-    )
+    growing = GrowingRows(file.n_rows)
+    for frame in source(file, damage):
+        growing.add(len(frame), _converted(_renamed(frame, renamed, file.name)))
+    rows = growing.frame()
     yield Run(file.name, NAME, rows, samples=len(rows), unreadable=damage.named, names=renamed)
 
 
@@ -124,14 +117,8 @@ def _renamed(frame: pd.DataFrame, names: Mapping[str, str], file: str) -> pd.Dat
     return frame.drop(columns=replaced).rename(columns=dict(names))
 
 
-def _converted(frame: pd.DataFrame, known: dict[str, GrowingLevels]) -> pd.DataFrame:
-    """Return levels as categories and scores as numbers, with the reasons for missing ones.
-
-    Parameters
-    ----------
-    frame : some rows
-    known : levels of the rows before, by column; they are updated
-    """
+def _converted(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return scores and epochs as numbers, levels as they are, and reasons for missing scores."""
     import pandas as pd
 
     scores, problems = _scores(frame["score"] if "score" in frame else [None] * len(frame))
@@ -145,14 +132,14 @@ def _converted(frame: pd.DataFrame, known: dict[str, GrowingLevels]) -> pd.DataF
                 continue
             name = "repetition"
         if name != "score" and not _is_nested(values):
-            columns[str(name)] = known.setdefault(str(name), GrowingLevels()).coded(values)
+            columns[str(name)] = values
     if problems is not None:
-        columns["problem"] = pd.Categorical(problems)
-    return pd.DataFrame(columns, index=pd.RangeIndex(len(frame)), copy=False)
+        columns["problem"] = pd.Series(problems, dtype=object)
+    return columns
 
 
 def _whole_numbers(values: pd.Series) -> Any:
-    """Return numbers of epochs in four bytes, or in eight if one is large; None of others."""
+    """Return numbers of epochs in two bytes, or more if one is large; None of others."""
     import pandas as pd
 
     if isinstance(values.dtype, pd.CategoricalDtype):
@@ -162,8 +149,11 @@ def _whole_numbers(values: pd.Series) -> Any:
         if not (numbers.notna().all() and (numbers % 1 == 0).all()):
             return None
         numbers = numbers.astype(np.int64)
-    is_small = numbers.empty or (numbers.min() >= -(2**31) and numbers.max() < 2**31)
-    return numbers.to_numpy(np.int32 if is_small else np.int64)
+    low, high = (0, 0) if numbers.empty else (numbers.min(), numbers.max())
+    for kind in (np.int16, np.int32):
+        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
+            return numbers.to_numpy(kind)
+    return numbers.to_numpy(np.int64)
 
 
 def _scores(values: Any) -> tuple[Any, list[str | None] | None]:
@@ -171,7 +161,7 @@ def _scores(values: Any) -> tuple[Any, list[str | None] | None]:
     kind = getattr(values, "dtype", np.dtype(object))
     if isinstance(kind, np.dtype) and kind.kind in "biuf":
         if kind.kind != "f":
-            return values.to_numpy(), None  # numbers in few bytes, until all are joined
+            return values.to_numpy(), None
         scores = values.to_numpy(float)
         if np.isfinite(scores).all():
             return scores, None
@@ -261,8 +251,8 @@ def _parquet(file: LogFile, damage: Damage) -> Iterator[pd.DataFrame]:
         kinds = pq.read_schema(file.path)
         text = [f.name for f in kinds if pa.types.is_string(f.type)]
         with pq.ParquetFile(file.path, read_dictionary=text) as stored:
-            for some in ahead(_of_many_rows(stored.iter_batches(batch_size=_STORED_ROWS))):
-                yield some.to_pandas(split_blocks=True)
+            some = _of_many_rows(stored.iter_batches(batch_size=_STORED_ROWS))
+            yield from ahead(table.to_pandas(split_blocks=True) for table in some)
     except (pa.ArrowException, OSError) as error:
         damage.add("the table", str(error).splitlines()[0])
 
