@@ -42,3 +42,10 @@ def test_groups_of_some_columns_are_counted_among_distinct_ones():
     groups = Partitions(table)
     for names in (["b", "a", "c"], ["c", "a"], ["a"], ["b", "c"], ["a", "c"]):
         assert groups.n_groups(names) == len(table[names].drop_duplicates())
+
+
+def test_numbers_of_repetitions_in_a_byte_from_its_least_one():
+    table = pd.DataFrame({"epoch": np.array([-128, 127, 0, -128], np.int8), "item": [1, 1, 2, 2]})
+    groups = Partitions(table)
+    assert groups.n_groups(["epoch"]) == 3
+    assert groups.n_groups(["epoch", "item"]) == 4

@@ -18,6 +18,7 @@ from vcomp import display
 from vcomp._typing import BoolArray
 from vcomp.exceptions import DataError, PlanError, did_you_mean, is_real
 from vcomp.formula import REPLICATE
+from vcomp.numerics import slices
 from vcomp.numerics.kernels import place_rows
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ _FEW = 2**10
 _FIRST = 2**16
 """Rows that are looked at first."""
 
+_BLOCK = 2**15
+"""Rows whose places stay in a core's cache while columns are joined."""
+
 
 class Partitions:
     """Groups of the rows of a table, whose columns are numbered once.
@@ -46,7 +50,7 @@ class Partitions:
         self._table = table
         self._numbers: dict[Any, tuple[Any, int, bool]] = {}
         self._n_groups: dict[frozenset[Any], int] = {}
-        self._levels: dict[frozenset[Any], dict[Any, Any]] = {}
+        self._occurring: dict[tuple[Any, ...], BoolArray] = {}
 
     @property
     def n_rows(self) -> int:
@@ -55,29 +59,41 @@ class Partitions:
 
     def n_groups(self, names: Sequence[Any]) -> int:
         """Return the number of combinations of levels that occur."""
-        wanted = frozenset(names)
+        wanted = frozenset(name for name in names if self._numbered(name)[1] > 1)
         if wanted not in self._n_groups:
-            finer = [known for known in self._levels if wanted <= known]
-            source = min(finer, key=lambda known: self._n_groups[known], default=None)
-            self._n_groups[wanted] = self._count(names, source)
+            self._n_groups[wanted] = self._count(wanted)
         return self._n_groups[wanted]
 
-    def _count(self, names: Sequence[Any], source: frozenset[Any] | None) -> int:
-        """Count combinations among rows, or distinct ones of more columns, and keep few."""
-        codes, size = self._joined(names, source)
-        n_rows, of_columns = codes.size, prod(self._numbered(name)[1] for name in names)
-        occurs = np.zeros(size, dtype=bool)
-        occurs[codes] = True
-        n = int(np.count_nonzero(occurs))
-        if n <= n_rows // 2 and size == of_columns:
-            del codes
-            rest, levels = np.flatnonzero(occurs), {}
-            for name in reversed(names):
-                own, n_levels, _ = self._numbered(name)
-                levels[name] = (rest % n_levels).astype(own.dtype)
-                rest //= n_levels
-            self._levels[frozenset(names)] = levels
-        return n
+    def _count(self, names: frozenset[Any]) -> int:
+        """Count combinations in a table of those that may occur, or among the rows."""
+        if not names:
+            return min(1, self.n_rows)
+        occurs = self._occurrence(names)
+        if occurs is None:
+            codes, size = self._joined(list(names))
+            occurs = np.zeros(size, dtype=bool)
+            occurs[codes] = True
+        return int(np.count_nonzero(occurs))
+
+    def _occurrence(self, names: frozenset[Any]) -> BoolArray | None:
+        """Return which combinations occur, those of the most levels last; None if many may."""
+        for known, occurs in self._occurring.items():
+            if names <= set(known):
+                others = tuple(k for k, name in enumerate(known) if name not in names)
+                return np.asarray(occurs.any(axis=others))
+        # Reductions are fastest over the first axes, and repetitions have few levels.
+        axes = tuple(sorted(names, key=lambda name: self._numbered(name)[1]))
+        codes, shape, _ = zip(*map(self._numbered, axes), strict=True)
+        if prod(shape) > _COUNTED * self.n_rows:
+            return None
+        occurs = np.zeros(prod(shape), dtype=bool)
+        for rows in slices(self.n_rows, _BLOCK):
+            places = codes[0][rows].astype(np.intp)
+            for own, n in zip(codes[1:], shape[1:], strict=True):
+                place_rows(places, own[rows], n)
+            occurs[places] = True
+        self._occurring[axes] = occurs.reshape(shape)
+        return self._occurring[axes]
 
     def repeated(self, names: Sequence[Any]) -> BoolArray:
         """Return which rows have the levels of an earlier one."""
@@ -97,37 +113,23 @@ class Partitions:
         values = np.asarray(values)
         # In most tables the first rows show that they are not.
         for rows in (slice(0, _FIRST), slice(None)):
-            codes, size = self._joined(names, rows=rows)
+            codes, size = self._joined(names, rows)
             last = np.empty(size, values.dtype)
             last[codes] = values[rows]
             if not (last[codes] == values[rows]).all():
                 return False
         return True
 
-    def _joined(
-        self,
-        names: Sequence[Any],
-        source: frozenset[Any] | None = None,
-        rows: slice = slice(None),
-    ) -> Any:
-        """Return a number for some levels of each row, and a bound of the numbers.
-
-        Parameters
-        ----------
-        names : columns
-        source : columns whose distinct combinations are numbered in place of the rows
-        rows : that are numbered
-        """
+    def _joined(self, names: Sequence[Any], rows: slice = slice(None)) -> Any:
+        """Return a number for the levels of each of some rows, and a bound of the numbers."""
         import pandas as pd
 
-        levels = None if source is None else self._levels[source]
-        whole = len(self._table) if levels is None else next(iter(levels.values())).size
-        n_rows = len(range(whole)[rows])
+        n_rows = len(range(self.n_rows)[rows])
         codes: Any = np.zeros(n_rows, dtype=np.int32)
         size = 1
         for name in names:
             own, n, _ = self._numbered(name)
-            own = (own if levels is None else levels[name])[rows]
+            own = own[rows]
             if size == 1:
                 codes = own if len(names) == 1 else own.astype(np.int32)
             else:
@@ -159,9 +161,11 @@ def _levels(column: pd.Series) -> tuple[Any, int, bool]:
             return np.where(codes < 0, np.int32(size), codes), size + 1, True
         return codes, size, False
     if isinstance(column.dtype, np.dtype) and column.dtype.kind == "i" and len(column):
-        low, high = int(column.min()), int(column.max())
-        if high - low < _FEW:
-            return column.to_numpy() - low, high - low + 1, False
+        values = column.to_numpy()
+        low, size = values.min(), int(values.max()) - int(values.min()) + 1
+        if size <= _FEW:
+            few = np.subtract(values, low, dtype=np.min_scalar_type(-size), casting="unsafe")
+            return few, size, False
     codes, levels = column.factorize(use_na_sentinel=False)
     return codes, len(levels), bool(pd.isna(levels).any())
 
@@ -358,7 +362,8 @@ def roles_of(
     by_default = [c for c in present if c not in sampled and c not in fixed]
     of_samples = [*(c for c in by_default if c in SAMPLED), *sampled]
     of_all = [*(c for c in by_default if c in FIXED), *fixed]
-    groups.n_groups([model, *of_samples, *of_all])  # of repeated samples the rest follows
+    numbers = [c for c in by_default if c in NUMBERED]
+    groups.n_groups([model, *of_samples, *of_all, *numbers])  # from which the rest follows
     levels = {c: groups.n_levels(c) for c in (model, *of_samples, *of_all, *present)}
     several = [c for c in of_samples if levels[c] > 1]
     single = [c for c in of_samples if levels[c] == 1]
@@ -378,7 +383,7 @@ def roles_of(
             column="item",
         )
     cell = [model, *several, *constant]
-    numbering = [c for c in by_default if c in NUMBERED and levels[c] > 1]
+    numbering = [c for c in numbers if levels[c] > 1]
     check_cells(table, [*cell, *numbering], score, groups=groups)
     if numbering and groups.n_groups([*cell, *numbering]) < len(table):
         repeated = groups.repeated([*cell, *numbering])
