@@ -37,7 +37,7 @@ def columns_of(text, rows, seed):
 def test_kinds_of_parts_add_up_in_any_order(case, order):
     text, parts, seed = case
     part_of = np.array(parts)
-    made = [kinds_of(columns_of(text, part_of == k, seed)) for k in order]
+    made = [kinds_of(columns_of(text, part_of == k, seed), {}) for k in order]
     found = add_up(made)
     levels, _ = found.levels["g"].used()
     assert levels.tolist() == sorted(set(text))
@@ -54,27 +54,27 @@ def test_kinds_of_parts_add_up_in_any_order(case, order):
 
 def test_true_and_false_in_one_part_and_numbers_in_another_are_numbers():
     some, others = {"b": np.array([True, False])}, {"b": np.array([0.5, 2.0])}
-    both = kinds_of(some) + kinds_of(others)
+    both = kinds_of(some, {}) + kinds_of(others, {})
     assert both.numbers == {"b"}
     assert both.recoded(some)["b"].dtype == float
 
 
 def test_numbers_in_one_part_and_text_in_another():
     with pytest.raises(vcomp.DataError, match="'x' holds numbers in some rows and text in others"):
-        kinds_of({"x": np.ones(2)}) + kinds_of({"x": pd.Categorical(["a"])})
+        kinds_of({"x": np.ones(2)}, {}) + kinds_of({"x": pd.Categorical(["a"])}, {})
 
 
 def test_of_no_rows_nothing_is_known():
-    none = kinds_of({"x": np.zeros(0)})
-    some = kinds_of({"x": np.ones(2)})
+    none = kinds_of({"x": np.zeros(0)}, {})
+    some = kinds_of({"x": np.ones(2)}, {})
     assert none.levels == {}
     assert (none + some) is some
     assert (some + none) is some
-    assert kinds_of({}).levels == {}
+    assert kinds_of({}, {}).levels == {}
 
 
 def test_few_rows_have_all_levels_and_no_rows_have_them_too():
-    kinds = kinds_of({"g": pd.Categorical(list("uvw")), "x": np.arange(3.0)})
+    kinds = kinds_of({"g": pd.Categorical(list("uvw")), "x": np.arange(3.0)}, {})
     few = kinds.few_rows()
     assert few["g"].tolist() == ["u", "v", "w"]
     assert few["x"].tolist() == [1.0, 1.0, 1.0]

@@ -198,29 +198,15 @@ class FirstPass:
 
 def _first(formula: Formula, part: CompleteRows) -> FirstPass:
     facets = {f: part.frame[f] for f in formula.level_columns}
-    kinds = kinds_of(_with_all_categories(part.fixed_columns(formula), part))
     survey = survey_rows(part.y, facets)
+    # The first of the levels is the one that the others are compared with, if it occurs or not.
+    columns = part.fixed_columns_with_all_levels(formula)
+    kinds = kinds_of(columns, dict(zip(facets, survey.facets, strict=True)))
     if part.weights is not None and part.y.size:
         survey = replace(survey, squares=float(np.square(part.y - survey.mean).sum()))
     if part.offset is not None:
         survey = replace(survey, offset=float(part.offset.sum()))
     return FirstPass(survey, kinds, part.tally)
-
-
-def _with_all_categories(columns: dict[str, Any], part: CompleteRows) -> dict[str, Any]:
-    """Return factors with all their categories, also those that do not occur in these rows.
-
-    The first of the levels is the one that the others are compared with.
-    """
-    import pandas as pd
-
-    return {
-        name: part.frame[name].array
-        if isinstance(column, pd.Categorical)
-        and isinstance(part.frame[name].dtype, pd.CategoricalDtype)
-        else column
-        for name, column in columns.items()
-    }
 
 
 def matrix_of(coding: RowCoding, part: CompleteRows) -> FloatArray:

@@ -106,7 +106,8 @@ class FacetSurvey:
     def used(self) -> tuple[pd.Index, LongArray]:
         """Return the levels that occur, and their positions."""
         places = np.flatnonzero(self.counts)
-        return self.levels[places], places
+        are_all = places.size == len(self.levels)
+        return self.levels if are_all else self.levels[places], places
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -362,8 +363,9 @@ class ColumnKinds:
         if found is None:
             return levels.to_numpy(bool if name in self.booleans else float)[codes]
         used, _ = found.used()
-        places = used.get_indexer(levels)
-        return pd.Categorical.from_codes(places[codes], categories=used)
+        if used is not levels:
+            codes = used.get_indexer(levels).astype(np.int32)[codes]
+        return pd.Categorical.from_codes(codes, categories=used, validate=False)
 
     def recoded(self, columns: Columns) -> dict[str, Any]:
         """Return the columns of some rows with the levels of all rows."""
@@ -394,8 +396,14 @@ def _both(name: str, a: FacetSurvey | None, b: FacetSurvey | None) -> FacetSurve
     return united_facets(a, b)[0]
 
 
-def kinds_of(columns: Columns) -> ColumnKinds:
-    """Return the kinds of the columns of some rows; no columns if there are no rows."""
+def kinds_of(columns: Columns, facets: Mapping[str, FacetSurvey]) -> ColumnKinds:
+    """Return the kinds of the columns of some rows; no columns if there are no rows.
+
+    Parameters
+    ----------
+    columns : of the fixed part
+    facets : of the same rows, whose levels are counted
+    """
     import pandas as pd
 
     if not columns or not len(next(iter(columns.values()))):
@@ -404,8 +412,11 @@ def kinds_of(columns: Columns) -> ColumnKinds:
     for name, column in columns.items():
         levels[name] = None
         if isinstance(column, pd.Categorical):
-            counts = np.bincount(column.codes, minlength=len(column.categories))
-            levels[name] = FacetSurvey(column.categories, counts)
+            found = facets.get(name)
+            if found is None or found.levels is not column.categories:
+                counts = np.bincount(column.codes, minlength=len(column.categories))
+                found = FacetSurvey(column.categories, counts)
+            levels[name] = found
     booleans = (
         name
         for name, column in columns.items()
