@@ -96,3 +96,12 @@ def test_a_dense_table_that_does_not_fit_is_refused():
     assert mixed.toarray(lambda: 1100.0).shape == (10, 11)
     with pytest.raises(EstimationError, match="11 columns of the fixed part in 10 rows need"):
         mixed.toarray(lambda: 1099.0)
+
+
+@pytest.mark.parametrize("value", [1.0, -2.0])
+def test_ends_of_columns_with_one_value(value):
+    """Columns of a factor: one is full, one has some rows, one has none."""
+    whole = value * np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0]])
+    mixed = MixedColumns(np.zeros((3, 0)), csr_array(whole), np.arange(0), np.arange(3))
+    ends = whole.min(axis=0), whole.max(axis=0), whole.mean(axis=0)
+    np.testing.assert_allclose(mixed.ends(), ends, **CLOSE)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.exceptions import DataError
 from vcomp.formula.formula_terms import names_in
 from vcomp.numerics import MixedColumns, slices
@@ -406,7 +406,7 @@ class WideFactor:
         of_levels = (x if isinstance(x, str) else repr(x) for x in self.levels.to_numpy()[1:])
         return [f"{self.code}[T.{level}]" for level in of_levels]
 
-    def codes(self, columns: Mapping[str, Any]) -> LongArray:
+    def codes(self, columns: Mapping[str, Any]) -> IntArray:
         """Return the level of each row, (n,).
 
         Raises
@@ -421,7 +421,7 @@ class WideFactor:
         values = columns[self.column]
         if isinstance(values, pd.Categorical):
             of_category = self.levels.get_indexer(values.categories)
-            codes = np.append(of_category, -1)[values.codes]
+            codes = np.append(of_category, -1).astype(np.int32)[values.codes]
         else:
             codes = self.levels.get_indexer(pd.Index(values))
         if (codes < 0).any():
@@ -432,7 +432,7 @@ class WideFactor:
             raise DataError(
                 f"{self.code!r} of the fixed part has no level {new!r} in the fit", level=new
             )
-        return np.asarray(codes, dtype=np.int64)
+        return np.asarray(codes, dtype=np.int32)
 
     def sparse(self, columns: Mapping[str, Any]) -> Any:
         """Return the columns of X, (n, levels − 1), as a ``scipy.sparse.csr_array``.
@@ -446,8 +446,9 @@ class WideFactor:
 
         codes = self.codes(columns)
         there = codes > 0
-        indptr = np.concatenate([[0], np.cumsum(there)])
-        indices = (codes[there] - 1).astype(np.int32)
+        indptr = np.zeros(codes.size + 1, np.int32 if codes.size < 2**31 else np.int64)
+        np.cumsum(there, dtype=indptr.dtype, out=indptr[1:])
+        indices = codes[there] - np.int32(1)
         shape = (codes.size, self.n_columns)
         return csr_array((np.ones(indices.size), indices, indptr), shape=shape)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.numerics.kernels import count_levels
 from vcomp.numerics.parallel import available_bytes, check_memory
 
 
@@ -114,13 +115,24 @@ class MixedColumns:
         """
         low, high, mean = (np.empty(self.shape[1]) for _ in range(3))
         low[self.dense_at], high[self.dense_at] = self.dense.min(axis=0), self.dense.max(axis=0)
-        low[self.sparse_at] = self.sparse.min(axis=0).toarray()
-        high[self.sparse_at] = self.sparse.max(axis=0).toarray()
+        low[self.sparse_at], high[self.sparse_at] = self._sparse_ends()
         if counts is not None:
             return low, high, self.transposed_times(counts) / counts.sum()
         mean[self.dense_at] = self.dense.mean(axis=0)
         mean[self.sparse_at] = self.sparse.sum(axis=0) / self.shape[0]
         return low, high, mean
+
+    def _sparse_ends(self) -> tuple[Any, Any]:
+        """Return smallest and largest values of the sparse columns, (s,) each."""
+        values = self.sparse.data
+        if not values.size or (values != values[0]).any():
+            return self.sparse.min(axis=0).toarray(), self.sparse.max(axis=0).toarray()
+        # Entries of a factor are ones: they are counted, and not sorted by columns.
+        n = count_levels(self.sparse.indices, self.sparse_at.size)
+        low, high = (np.full(n.size, end(0.0, values[0])) for end in (min, max))
+        low[n == self.shape[0]] = high[n == self.shape[0]] = values[0]
+        high[n == 0] = low[n == 0] = 0.0
+        return low, high
 
     def times(self, multiplicity: FloatArray | None) -> MixedColumns:
         """Return the columns with each row as often as it counts, (n,); themselves for None."""

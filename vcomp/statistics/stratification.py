@@ -293,7 +293,7 @@ def _filled(
 
     threads = 1 if n < MANY_ROWS else THREADS
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(fill, slices(n, max(-(-n // threads), 1))))
+        list(pool.map(fill, slices(n, _BLOCK)))
     return tables
 
 
