@@ -553,6 +553,9 @@ def test_models_that_lack_samples_are_named():
     listed = ", ".join(f"{name} {k}" for name, k in ordered.items())
     words = f"Of {every} combinations of item and prompt these lack scores: {listed}."
     assert vcomp.evals.study(crossed).left_out[0].startswith(words)
+    levels = kept.assign(model=kept["model"].astype("category"))
+    chosen = vcomp.evals.study(levels, where={"model": ["m1", "m2"]})
+    assert chosen.left_out[0].startswith(said)
     other = data[data["model"] != "m2"]
     other = other.assign(item=other["model"] + other["item"].astype(str))
     assert vcomp.evals.study(other).left_out == ()

@@ -49,3 +49,22 @@ def test_numbers_of_repetitions_in_a_byte_from_its_least_one():
     groups = Partitions(table)
     assert groups.n_groups(["epoch"]) == 3
     assert groups.n_groups(["epoch", "item"]) == 4
+
+
+def test_combinations_of_each_level_are_those_of_pandas():
+    rng = np.random.default_rng(8)
+    levels = ["z", "unused", "x", "y"]
+    table = pd.DataFrame(
+        {
+            "model": pd.Categorical(rng.choice(["x", "y", "z"], 90), levels),
+            "item": rng.choice(["a", "b", None, "c"], 90),
+            "task": 1,
+            "epoch": rng.integers(0, 2**20, 90),
+        }
+    )
+    table = table[(table["model"] != "x") | (table["item"] == "a")]
+    for over in (["item", "task"], ["item", "epoch"]):
+        expected = table[["model", *over]].drop_duplicates()["model"].value_counts().to_dict()
+        for column in (table["model"], table["model"].astype(object)):
+            found = Partitions(table.assign(model=column)).n_of_each("model", over)
+            assert found.to_dict() == {k: expected[k] for k in "xyz"}

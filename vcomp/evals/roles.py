@@ -59,28 +59,49 @@ class Partitions:
 
     def n_groups(self, names: Sequence[Any]) -> int:
         """Return the number of combinations of levels that occur."""
-        wanted = frozenset(name for name in names if self._numbered(name)[1] > 1)
+        wanted = self._varying(names)
         if wanted not in self._n_groups:
             self._n_groups[wanted] = self._count(wanted)
         return self._n_groups[wanted]
+
+    def n_of_each(self, name: Any, others: Sequence[Any]) -> pd.Series:
+        """Return how many combinations of other columns each level that occurs has."""
+        import pandas as pd
+
+        column, found = self._table[name], None
+        if isinstance(column.dtype, pd.CategoricalDtype) and self._numbered(name)[1] > 1:
+            found = self._occurrence(self._varying([name, *others]))
+        if found is None:
+            of_each = self._table[[name, *others]].drop_duplicates()[name].value_counts()
+        else:
+            axes, occurs = found
+            counts = occurs.sum(axis=tuple(k for k, axis in enumerate(axes) if axis != name))
+            levels = column.cat.categories
+            of_each = pd.Series(counts[: len(levels)], index=levels)
+        return of_each[of_each > 0]
+
+    def _varying(self, names: Sequence[Any]) -> frozenset[Any]:
+        return frozenset(name for name in names if self._numbered(name)[1] > 1)
 
     def _count(self, names: frozenset[Any]) -> int:
         """Count combinations in a table of those that may occur, or among the rows."""
         if not names:
             return min(1, self.n_rows)
-        occurs = self._occurrence(names)
-        if occurs is None:
-            codes, size = self._joined(list(names))
-            occurs = np.zeros(size, dtype=bool)
-            occurs[codes] = True
+        found = self._occurrence(names)
+        if found is not None:
+            return int(np.count_nonzero(found[1]))
+        codes, size = self._joined(list(names))
+        occurs = np.zeros(size, dtype=bool)
+        occurs[codes] = True
         return int(np.count_nonzero(occurs))
 
-    def _occurrence(self, names: frozenset[Any]) -> BoolArray | None:
-        """Return which combinations occur, those of the most levels last; None if many may."""
+    def _occurrence(self, names: frozenset[Any]) -> tuple[tuple[Any, ...], BoolArray] | None:
+        """Return which combinations occur, with the columns of the axes; None if many may."""
         for known, occurs in self._occurring.items():
             if names <= set(known):
                 others = tuple(k for k, name in enumerate(known) if name not in names)
-                return np.asarray(occurs.any(axis=others))
+                axes = tuple(name for name in known if name in names)
+                return axes, np.asarray(occurs.any(axis=others))
         # Reductions are fastest over the first axes, and repetitions have few levels.
         axes = tuple(sorted(names, key=lambda name: self._numbered(name)[1]))
         codes, shape, _ = zip(*map(self._numbered, axes), strict=True)
@@ -93,7 +114,7 @@ class Partitions:
                 place_rows(places, own[rows], n)
             occurs[places] = True
         self._occurring[axes] = occurs.reshape(shape)
-        return self._occurring[axes]
+        return axes, self._occurring[axes]
 
     def repeated(self, names: Sequence[Any]) -> BoolArray:
         """Return which rows have the levels of an earlier one."""

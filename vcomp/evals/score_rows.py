@@ -192,7 +192,7 @@ def lacking_scores(
     all_of, n_cells = groups.n_groups(over), groups.n_groups([roles.model, *over])
     if n_cells in (all_of, n_models * all_of):
         return ()
-    own = table[[roles.model, *over]].drop_duplicates()[roles.model].value_counts()
+    own = groups.n_of_each(roles.model, over)
     if isinstance(scores, EvalLogs) and roles.model in scores.unscored:
         rows = scores.unscored
         if "metric" in rows and "metric" in table:
