@@ -70,7 +70,8 @@ class MixedColumns:
     def minus(self, origin: FloatArray) -> MixedColumns:
         """Return the columns less their origins, (p,), which are zero for sparse columns."""
         assert not origin[self.sparse_at].any()
-        return replace(self, dense=self.dense - origin[self.dense_at])
+        shift = origin[self.dense_at]
+        return replace(self, dense=self.dense - shift) if shift.any() else self
 
     def of_columns(self, kept: LongArray) -> MixedColumns:
         """Return some of the columns, given by ascending positions."""

@@ -357,3 +357,14 @@ def test_the_probability_of_the_best_is_the_same_in_other_units():
     semidefinite = np.array([[0.0, 0.0, 2.0], [0.0, 0.0, 2.0], [2.0, 2.0, 0.0]])
     shares, error = probabilities_of_best(np.zeros(3), root_of_differences(semidefinite), np.inf)
     np.testing.assert_allclose(shares, [0.25, 0.25, 0.5], atol=5.0 * error.max() + 1e-12)
+
+
+def test_levels_far_from_the_best_change_no_probability():
+    """Levels of many standard errors below are never the best: the rest is as without them."""
+    means, own = np.array([0.3, 0.0, 0.5, -30.0, -90.0]), np.array([0.4, 1.0, 0.2, 2.0, 0.1])
+    root = root_of_differences((own + own[:, None]) * (1.0 - np.eye(5)))
+    for df in (np.inf, 7.0):
+        some, of_some = probabilities_of_best(means[:3], root[:3, :2], df)
+        found, error = probabilities_of_best(means, root, df)
+        assert (np.abs(found[:3] - some) < 5.0 * (error[:3] + of_some) + 1e-5).all()
+    assert not probabilities_of_best(means, root, np.inf)[0][3:].any()

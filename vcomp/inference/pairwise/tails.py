@@ -520,7 +520,8 @@ def probabilities_of_best(
     from scipy.stats import qmc
 
     k, r = root.shape
-    found = np.empty((_SCRAMBLES, k))
+    found, top = np.zeros((_SCRAMBLES, k)), int(np.argmax(means))
+    distances = np.sqrt(np.square(root - root[top]).sum(axis=1))
     n = 2 ** int(np.log2(np.clip(_VALUES_AT_ONCE // k, _FEWEST_DRAWS, _DRAWS)))
     for scramble in range(_SCRAMBLES):
         points = qmc.Sobol(r + 1, rng=np.random.default_rng(scramble)).random(n)
@@ -528,8 +529,10 @@ def probabilities_of_best(
         drawn = ndtri(points[:, 1:])
         if np.isfinite(df):
             drawn /= np.sqrt(2.0 * gammaincinv(0.5 * df, points[:, :1]) / df)
-        best = _largest(means + drawn @ root.T)
-        found[scramble] = best.mean(axis=0)
+        # Levels that are farther from the best estimate than any draw reaches are never the best.
+        reach = float(np.sqrt(np.square(drawn).sum(axis=1).max()))
+        may = means[top] - means <= reach * distances
+        found[scramble, may] = _largest(means[may] + drawn @ root[may].T).mean(axis=0)
     return found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(_SCRAMBLES)
 
 
