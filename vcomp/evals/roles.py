@@ -68,7 +68,8 @@ class Partitions:
         """Return how many combinations of other columns each level that occurs has."""
         import pandas as pd
 
-        column, found = self._table[name], None
+        column = self._table[name]
+        found = None
         if isinstance(column.dtype, pd.CategoricalDtype) and self._numbered(name)[1] > 1:
             found = self._occurrence(self._varying([name, *others]))
         if found is None:
