@@ -183,7 +183,7 @@ def _check_named(table: pd.DataFrame, names: Named) -> None:
     named += [names.repeated] if names.repeated is not None else []
     # Labels are none of the columns that name an answer, unless these are named so.
     usual = [c for c in (*SAMPLED, *FIXED, *NUMBERED) if c not in named]
-    check_one_role([*named, *usual, *([names.human] if names.human in table else [])])
+    check_one_role([*named, *usual, *([str(names.human)] if names.human in table else [])])
 
 
 def _with_a_judge(table: pd.DataFrame, names: Named) -> pd.DataFrame:

@@ -107,10 +107,10 @@ def noise_of_score(
         parts.append(float(np.square(sums).sum()))
     parts.append(float(np.square(weights).sum()))
     # More of any facet are more scores, each with a residual.
-    facets = [*of_fit.facets[:-1], frozenset((*roles.sampled, roles.repetition))]
+    divided_by = [*of_fit.facets[:-1], frozenset((*roles.sampled, roles.repetition))]
     added = np.array(parts) * np.maximum(of_fit.values, 0.0)
     index = pd.Index(of_fit.names, name="component")
-    columns = {"variance": of_fit.values, "share": added / added.sum(), "facets": facets}
+    columns = {"variance": of_fit.values, "share": added / added.sum(), "facets": divided_by}
     return pd.DataFrame(columns, index=index).drop(_HALF, errors="ignore")
 
 

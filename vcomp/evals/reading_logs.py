@@ -550,8 +550,8 @@ def read(
         if runs and not why:
             why.append("these files have no samples; give the folder, or the files of the samples")
         raise DataError("there are no scores in the logs: " + (" ".join(why) or "they are empty"))
-    known = {*logs.table, *wanted.columns.values()}
-    lacking = [n for n in wanted.metadata if n not in known]
+    columns_now = {*logs.table, *wanted.columns.values()}
+    lacking = [n for n in wanted.metadata if n not in columns_now]
     on_metadata = _on_metadata(lacking, logs.constants)
     return replace(logs, notes=(*logs.notes, *on_metadata))
 
