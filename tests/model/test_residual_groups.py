@@ -291,7 +291,7 @@ def test_one_residual_has_no_levels(equal, res):
     assert len(equal.dstudy(topic=5).by_level) == 0
     levels = res.dstudy(topic=5).by_level
     assert "s9" not in levels
-    assert repr(levels) == "<D-studies of s0, s1, s2, s3, s4>"
+    assert list(levels) == ["s0", "s1", "s2", "s3", "s4"]
 
 
 def test_a_gstudy_has_residual_variances_by_level(res):

@@ -146,7 +146,7 @@ def records(
 
 
 def first_value(pieces: Iterator[bytes], paths: Iterable[tuple[str, ...]]) -> Any:
-    """Return the first value of a text with empty arrays at some keys; None if there is none."""
+    """Return the first value of a text with empty arrays at some keys; None without one."""
     values = _without_elements(_JsonText(pieces), list(paths))
     try:
         while True:
@@ -404,7 +404,7 @@ class LogFile:
 
     @cached_property
     def _start(self) -> bytes:
-        """The beginning of text; empty if it is none."""
+        """The beginning of text; empty of archives and Parquet files."""
         if self.is_zip or self.is_parquet:
             return b""
         with self.opened() as stream:

@@ -159,7 +159,7 @@ PLACES = [
     (StrataLikelihood, "loglike"),
     (Totals, "add"),
     (Totals, "average"),
-    (Totals, "deviance"),
+    (Totals, "loglike"),
 ]
 
 
