@@ -278,7 +278,10 @@ def test_a_csv_file_with_a_bad_row_far_down(tmp_path, read, tail, message):
 @pytest.mark.parametrize("missing", [np.nan, pd.NA], ids=["nan", "NA"])
 def test_text_is_coded_as_pandas_codes_it(missing):
     values = ["b", None, "ä", "a", "b", ""]
-    kind = pd.StringDtype("pyarrow", na_value=missing)
+    kind = pd.StringDtype("pyarrow")
+    if missing is np.nan:
+        pytest.importorskip("pandas", "2.3", reason="missing text was NA before")
+        kind = pd.StringDtype("pyarrow", na_value=missing)
     columns = {"x": np.arange(6), "t": pd.array(values, kind)}
     frame = pd.DataFrame(columns, index=[0, 0, 1, 1, 2, 2])
     coded = with_coded_text(frame)
