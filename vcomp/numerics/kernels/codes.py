@@ -188,6 +188,9 @@ def _narrowest(counts: Any) -> Any:
     return counts.astype(np.float32 if most <= 2**12 else float)
 
 
+_SPARSE = 8
+"""Cells a row of a table of pairs from which on sorting the pairs is faster than a table."""
+
 _MOSTLY = 0.9
 """Share of an array that is used, above which it is not copied."""
 
@@ -195,12 +198,17 @@ _MOSTLY = 0.9
 def _few_pair_counts(
     rows: IntArray, cols: IntArray, n_rows: int, n_cols: int, weights: FloatArray
 ) -> tuple[LongArray, IntArray, FloatArray]:
-    pairs = rows.astype(np.int64) * n_cols + cols
-    found, place = np.unique(pairs, return_inverse=True)
-    if weights.size:
-        counts: Any = np.bincount(place, weights, found.size)
+    pairs, n = rows.astype(np.int64) * n_cols + cols, n_rows * n_cols
+    place = pairs
+    if n <= _SPARSE * rows.size:
+        found = np.flatnonzero(np.bincount(pairs, minlength=n))
     else:
-        counts = _narrowest(np.bincount(place, minlength=found.size))
+        found, place = np.unique(pairs, return_inverse=True)
+        n = found.size
+    counts: Any = np.bincount(place, weights if weights.size else None, n)
+    if found.size < n:
+        counts = counts[found]
+    counts = counts if weights.size else _narrowest(counts)
     by_row = np.bincount(found // max(n_cols, 1), minlength=n_rows)
     indptr = np.concatenate([[0], np.cumsum(by_row)]).astype(np.int64)
     return indptr, (found % max(n_cols, 1)).astype(np.int32), counts
