@@ -250,7 +250,7 @@ def _by_strata(
             used -= weight * forms
         exact[part] = used >= _LOST * whole
         # If the data nearly determine a combination, rounding error may make this negative.
-        variances[part] = np.maximum(used, 0.0) + np.einsum("ij,jk,ik->i", d, cov_beta, d)
+        variances[part] = np.maximum(used, 0.0) + np.einsum("ij,ij->i", d @ cov_beta, d)
     return variances, exact
 
 
@@ -348,10 +348,10 @@ def _by_levels(
         for t, place in zip(used, places, strict=True):
             prior += np.square(weights[:, place]).sum(axis=1) / v[t]
         d = X[part] - weights @ right.T
-        random = prior - np.einsum("ij,jk,ik->i", weights, full, weights)
+        random = prior - np.einsum("ij,ij->i", weights @ full, weights)
         if (random < _LOST * prior).any():
             return None
-        variances[part] = random + np.einsum("ij,jk,ik->i", d, cov_beta, d)
+        variances[part] = random + np.einsum("ij,ij->i", d @ cov_beta, d)
     return variances
 
 

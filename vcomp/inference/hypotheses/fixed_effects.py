@@ -229,7 +229,7 @@ class Clustered(_WithDegrees):
     def degrees(self, L: FloatArray) -> FloatArray:
         """Return ν, eq. (11.11), of each row of `L`, (m,)."""
         of_parts = np.einsum("ij,mjk,ik->mi", L, self.parts, L)
-        q = np.einsum("ij,jk,ik->i", L, self.cov_beta, L)
+        q = np.einsum("ij,ij->i", L @ self.cov_beta, L)
         with np.errstate(divide="ignore", invalid="ignore"):
             found = np.square(q) / (np.square(of_parts) / self.df[:, None]).sum(axis=0)
         return np.where(q > 0.0, np.clip(found, self.df.min(), self.df.max()), np.nan)
