@@ -363,7 +363,8 @@ class LogFile:
         ----------
         damage : of the file
         read : reads an object
-        shortened : returns a line without what is not read, or what is no JSON
+        shortened : returns a line without keys that are not read; lines that are not JSON then
+            are read whole
         """
         decode = json.JSONDecoder().raw_decode
         for number, line in self.lines(damage):

@@ -14,6 +14,7 @@ from vcomp.statistics import find_column_table, find_nested_table
 from vcomp.statistics.groupings import product_group_sums
 
 FORMULA = "score ~ C(model) + (1|item) + (1|model:item)"
+COLUMNS = "score ~ (1|model) + (1|item) + (1|model:item)"
 
 
 def scores(models, items, runs, missing, noise=1.0):
@@ -33,7 +34,15 @@ def many():
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("formula", [FORMULA, "score ~ C(model) + (1|model:item) + (1|item)"])
+@pytest.mark.parametrize(
+    "formula",
+    [
+        FORMULA,
+        "score ~ C(model) + (1|model:item) + (1|item)",
+        COLUMNS,
+        "score ~ (1|model:item) + (1|item) + (1|model)",
+    ],
+)
 def test_a_table_of_many_cells_has_the_maximum_of_elimination(many, stream, formula):
     fit = vcomp.fit(formula, many, stream=stream)
     assert fit.engine.startswith("levels")
@@ -43,15 +52,13 @@ def test_a_table_of_many_cells_has_the_maximum_of_elimination(many, stream, form
     assert fit.llf == pytest.approx(wanted.llf, abs=1e-7)
     np.testing.assert_allclose(fit.params, wanted.params, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(fit.bse_fe, wanted.bse_fe, rtol=1e-7)
-
-
-def test_effects_of_a_table_are_those_of_elimination(many):
-    of_table, of_elimination = (
-        vcomp.fit(FORMULA, many, engine=engine).random_effects for engine in ("levels", "blocked")
-    )
-    for term, wanted in of_elimination.items():
-        numbers = wanted.select_dtypes("number")
-        np.testing.assert_allclose(of_table[term][numbers.columns], numbers, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(fit.bse, wanted.bse, rtol=1e-6)
+    robust, other = (of.conf_int(interval="robust") for of in (fit, wanted))
+    np.testing.assert_allclose(robust, other, rtol=1e-6)
+    for term, effects in wanted.random_effects.items():
+        numbers = effects.select_dtypes("number")
+        found = fit.random_effects[term][numbers.columns]
+        np.testing.assert_allclose(found, numbers, rtol=1e-6, atol=1e-9)
 
 
 def test_a_residual_a_billionth_of_the_cells_keeps_its_digits():
@@ -74,27 +81,6 @@ def test_group_sums_of_a_table_are_those_of_pair_tables(formula):
     wanted = product_group_sums(stats.cross_products)
     for name in (f.name for f in fields(wanted)):
         np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), atol=1e-12)
-
-
-COLUMNS = "score ~ (1|model) + (1|item) + (1|model:item)"
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("formula", [COLUMNS, "score ~ (1|model:item) + (1|item) + (1|model)"])
-def test_models_as_a_term_have_the_maximum_of_elimination(many, stream, formula):
-    fit = vcomp.fit(formula, many, stream=stream)
-    assert fit.engine.startswith("levels")
-    assert "in one table" in fit.engine
-    wanted = vcomp.fit(formula, many, engine="blocked")
-    np.testing.assert_allclose(fit.vcomp, wanted.vcomp, rtol=1e-7)
-    assert fit.llf == pytest.approx(wanted.llf, abs=1e-7)
-    np.testing.assert_allclose(fit.bse, wanted.bse, rtol=1e-6)
-    robust, other = (of.conf_int(interval="robust") for of in (fit, wanted))
-    np.testing.assert_allclose(robust, other, rtol=1e-6)
-    for term, effects in wanted.random_effects.items():
-        numbers = effects.select_dtypes("number")
-        found = fit.random_effects[term][numbers.columns]
-        np.testing.assert_allclose(found, numbers, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.4])
