@@ -375,8 +375,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
 
     def after(self, rough: Any) -> IterativeLikelihood:
         """Return this engine with solves for the response that start where rough ones ended."""
-        starts = {k: x for k, x in rough._context.solved.items() if k[0] in OF_RESPONSE}
-        return self._again(self.stats, goal=self._goal, like=self, starts=starts)
+        return self._again(self.stats, goal=self._goal, like=self, starts=rough._of_response())
 
     def with_more_probes(self, v: FloatArray) -> IterativeLikelihood | None:
         """Return the engine with probes for a smaller error at `v`; None if there are enough."""
@@ -390,16 +389,21 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         wanted = min(int(np.ceil(self._n_probes * share / self._goal**2)), most)
         if wanted <= _MORE * self._n_probes:
             return None
-        of_response = {k: x for k, x in self._context.solved.items() if k[0] in OF_RESPONSE}
-        self._last = None  # its memory is free for the next
         return self._again(
             self.stats,
             n_probes=wanted,
             probes=Rademacher(wanted, self._probes.seed),
             goal=self._goal,
             like=self,
-            starts=of_response,
+            starts=self._of_response(),
         )
+
+    def _of_response(self) -> dict[SolveKind, FloatArray]:
+        """Return the solutions for the response; the memory of all others is free for the next."""
+        kept = {k: x.copy() for k, x in self._context.solved.items() if k[0] in OF_RESPONSE}
+        self._last = None
+        self._context.solved.clear()
+        return kept
 
     def monte_carlo(self, v: FloatArray) -> FloatArray:
         """Return the Monte Carlo covariance of the estimates, eq. (8.6), 0 for terms at zero."""

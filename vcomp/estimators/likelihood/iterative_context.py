@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -128,27 +129,20 @@ class Context:
         solution and residual of each kind
         """
         keys = [(*kind, system.equations.active) for kind in sides]
-        starts = [
-            self.starts.get(key, np.zeros_like(b))
-            for key, b in zip(keys, sides.values(), strict=True)
-        ]
-        has_start = any(key in self.starts for key in keys)
+        ends = np.cumsum([0, *(b.shape[1] for b in sides.values())]).tolist()
+        parts = [slice(*ends_of) for ends_of in pairwise(ends)]
         tols = [_tolerances(system, name, b, tol or self.tol) for (name, _), b in sides.items()]
-        solved = system.solve(
-            np.concatenate(list(sides.values()), axis=1),
-            np.concatenate(starts, axis=1) if has_start else None,
-            np.concatenate(tols),
-            overwrite=True,  # the memory of two blocks of columns less
-        )
-        ends = np.cumsum([b.shape[1] for b in sides.values()])[:-1]
-        solutions, residuals = (
-            [np.ascontiguousarray(part) for part in np.split(columns, ends, axis=1)]
-            for columns in (solved.x, solved.residual)
-        )
-        for (name, *_), key, x in zip(sides, keys, solutions, strict=True):
-            self.solved[key] = x
+        columns, start = np.concatenate(list(sides.values()), axis=1), None
+        if any(key in self.starts for key in keys):
+            start = np.zeros_like(columns)
+            for key, part in zip(keys, parts, strict=True):
+                start[:, part] = self.starts.get(key, 0.0)
+        # The memory of two blocks of columns less.
+        solved = system.solve(columns, start, np.concatenate(tols), overwrite=True)
+        for (name, *_), key, part in zip(sides, keys, parts, strict=True):
+            self.solved[key] = solved.x[:, part]
             self.products.setdefault(name, []).append(solved.iterations)
-        return list(zip(solutions, residuals, strict=True))
+        return [(solved.x[:, part], solved.residual[:, part]) for part in parts]
 
 
 def _tolerances(system: SparseSystem, name: str, b: FloatArray, tol: float) -> FloatArray:

@@ -25,8 +25,8 @@ from vcomp.numerics import slices, solve_positive
 from vcomp.numerics.sparse import log_quadrature
 from vcomp.statistics import CrossProducts
 
-_SAMPLES = 8
-"""Probes whose parts of variances of effects are held at once."""
+_SAMPLES = 4
+"""Probes whose parts of variances of effects are held at once: as many as columns of a product."""
 
 _COMBINATIONS = 65_536
 """Combinations of effects whose variances are held at once."""
@@ -52,6 +52,23 @@ class OfResponses:
     h: dict[int, dict[int, FloatArray]]
 
 
+@dataclass(frozen=True, slots=True)
+class _SolvedTogether:
+    """What follows from solutions that are computed together, in several threads.
+
+    Attributes
+    ----------
+    projections : Z_t'V_o⁻¹W of each large term, for W = [y X Z_s …]
+    forms : W'V_o⁻¹W
+    constant, by_probes : S⁻¹DU, and S⁻¹z of the first probes
+    """
+
+    projections: dict[int, FloatArray]
+    forms: FloatArray
+    constant: FloatArray
+    by_probes: FloatArray
+
+
 class IterativePoint:
     """Solutions, traces and forms at components `v`, each computed when first used."""
 
@@ -74,48 +91,43 @@ class IterativePoint:
     # Forms without probes ---------------------------------------------------------------------
 
     @cached_property
-    def _solved(
-        self,
-    ) -> tuple[Reduced, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Reduced W with solution and residual, the first probes with their solution, and S⁻¹DU.
-
-        They are solved for together, in several threads.
-        """
+    def _solved(self) -> _SolvedTogether:
         reduced, z = self._reduce(self.context.right), self._probes(slice(0, COLUMNS_AT_ONCE))
         of_constant = self.system.diagonal[:, None] * self._constant
         sides = {("columns", 0): reduced.tail, ("constant", 0): of_constant, ("probes", 0): z}
-        (x, residual), (constant, _), (by_probes, _) = self.context.solve(self.system, sides)
-        return reduced, x, residual, z, by_probes, constant
+        of_columns, (constant, _), (by_probes, _) = self.context.solve(self.system, sides)
+        projections, forms = self._applied(self.context.right, reduced, *of_columns)
+        whole = (self.context.gram - forms) / self.residual
+        return _SolvedTogether(projections, whole, constant, by_probes)
 
-    @cached_property
-    def _columns(self) -> tuple[dict[int, FloatArray], FloatArray]:
-        """Return Z_t'V_o⁻¹W of each large term, and W'V_o⁻¹W, for W = [y X Z_s …]."""
-        projections, forms = self._applied(self.context.right, *self._solved[:3])
-        return projections, (self.context.gram - forms) / self.residual
+    @property
+    def _forms_of_columns(self) -> FloatArray:
+        """W'V_o⁻¹W."""
+        return self._solved.forms
 
     def _rows(self, term: int) -> FloatArray:
         """Return Z_t'V_o⁻¹W of a term."""
         if term in self.context.small:
-            return self._columns[1][self.context.small[term]]
-        return self._columns[0][term]
+            return self._forms_of_columns[self.context.small[term]]
+        return self._solved.projections[term]
 
     def _outer(self, *, with_fixed: bool = True) -> tuple[LongArray, FloatArray]:
         """Return the positions of H = [X Z_s …] in W, and E = H'V_o⁻¹H + Γ⁻¹, eq. (8.1).
 
         If not `with_fixed`, H is without X.
         """
-        ridge = np.zeros(self._columns[1].shape[0])
+        ridge = np.zeros(len(self._forms_of_columns))
         for t, place in self.context.small.items():
             ridge[place] = 1.0 / self.v[t] if self.v[t] > 0.0 else np.inf
         first = 1 if with_fixed else 1 + self._stats.n_fixed
         places = first + np.flatnonzero(np.isfinite(ridge[first:]))
-        return places, self._columns[1][np.ix_(places, places)] + np.diag(ridge[places])
+        return places, self._forms_of_columns[np.ix_(places, places)] + np.diag(ridge[places])
 
     @cached_property
     def _theta(self) -> FloatArray:
         """The solution of the equations with matrix E: β̂, then û of the small terms."""
         places, M = self._outer()
-        return solve_positive(M, self._columns[1][places, 0])
+        return solve_positive(M, self._forms_of_columns[places, 0])
 
     @property
     def beta(self) -> FloatArray:
@@ -132,7 +144,7 @@ class IterativePoint:
     @property
     def yPy(self) -> float:
         """The quadratic form y'P y, eq. (8.1)."""
-        forms, (places, _) = self._columns[1], self._outer()
+        forms, (places, _) = self._forms_of_columns, self._outer()
         return float(forms[0, 0] - forms[0, places] @ self._theta)
 
     @cached_property
@@ -143,7 +155,7 @@ class IterativePoint:
     def fixed_gram(self) -> tuple[FloatArray, FloatArray]:
         """Return X'V⁻¹X and its inverse."""
         places, M = self._outer(with_fixed=False)
-        forms, X = self._columns[1], slice(1, 1 + self._stats.n_fixed)
+        forms, X = self._forms_of_columns, slice(1, 1 + self._stats.n_fixed)
         between = forms[np.ix_(places, np.arange(X.start, X.stop))]
         gram: FloatArray = forms[X, X] - between.T @ solve_positive(M, between)
         return 0.5 * (gram + gram.T), self.cov_beta
@@ -152,7 +164,7 @@ class IterativePoint:
         """Return Z_t'V⁻¹X of every term, (q_t, p)."""
         places, M = self._outer(with_fixed=False)
         X = np.arange(1, 1 + self._stats.n_fixed)
-        solved = solve_positive(M, self._columns[1][np.ix_(places, X)])
+        solved = solve_positive(M, self._forms_of_columns[np.ix_(places, X)])
         return self._less(X, places, solved)
 
     def _less(
@@ -312,7 +324,7 @@ class IterativePoint:
     @cached_property
     def _near(self) -> NearInverse:
         """The parts of S⁻¹ that are known without probes."""
-        return NearInverse(self.system, self._constant, self._solved[-1])
+        return NearInverse(self.system, self._constant, self._solved.constant)
 
     @property
     def _constant(self) -> FloatArray:
@@ -328,8 +340,8 @@ class IterativePoint:
     def _probe(self, number: int, part: slice) -> tuple[FloatArray, FloatArray]:
         """Return a block of probes z, and S⁻¹z."""
         if number == 0:
-            *_, z, x, _ = self._solved
-            return z, x
+            x = self._solved.by_probes
+            return self._probes(part), x
         z = self._probes(part)
         ((x, _),) = self.context.solve(self.system, {("probes", number): z})
         return z, x

@@ -144,16 +144,19 @@ class SparseSystem:
 
     def _above(self, lead: FloatArray, tail: FloatArray | None = None) -> FloatArray:
         """Return columns that [B' K] multiplies, from those of both parts."""
-        columns = np.zeros((self.equations.rest.n_cols, lead.shape[1]))
-        columns[: lead.shape[0]] = lead
-        if tail is not None and columns.shape[0] > lead.shape[0]:
-            columns[lead.shape[0] :] = tail
-        return columns
+        if self.equations.rest.n_cols == lead.shape[0]:
+            return lead
+        return np.concatenate(
+            [lead, np.zeros((self.tail.size, lead.shape[1])) if tail is None else tail]
+        )
 
     def product(self, x: FloatArray) -> FloatArray:
         """Return S x."""
-        of_lead = -self.inverse_lead[:, None] * self.equations.coupling.times(x)
-        return self.tail[:, None] * x + self.equations.rest.times(self._above(of_lead, x))
+        of_lead = self.equations.coupling.times(x)
+        of_lead *= -self.inverse_lead[:, None]
+        product = self.equations.rest.times(self._above(of_lead, x))
+        product += self.tail[:, None] * x
+        return product
 
     def reduce(self, lead: FloatArray, tail: FloatArray) -> Reduced:
         """Return right-hand sides b₁ (q, c), b₂ (m, c) after elimination of the largest term."""

@@ -109,21 +109,18 @@ class SparseTable:
     def times(self, x: FloatArray) -> FloatArray:
         """Return B x for the (n_cols, c) columns of `x`."""
         (q, m), width = self.shape, x.shape[1]
-        parts = [(k.start, k.stop - k.start) for k in slices(width, kernels.WIDTH)]
-        columns = np.zeros((len(parts), m, kernels.WIDTH))
-        out = np.zeros((len(parts), q, kernels.WIDTH))
-        for block, (first, n) in zip(columns, parts, strict=True):
-            block[:, :n] = x[:, first : first + n]
+        found, columns = np.empty((q, width)), np.zeros((m, kernels.WIDTH))
+        out = np.empty((q, kernels.WIDTH))
 
-        def work(k: int, a: int, b: int) -> None:
-            block = k // len(self._bounds)
-            kernels.add_rows(
-                self.indptr[a : b + 1], *self.parts[1:], columns[block], out[block, a:b]
-            )
+        def work(_: int, a: int, b: int) -> None:
+            kernels.add_rows(self.indptr[a : b + 1], *self.parts[1:], columns, out[a:b])
 
-        over_threads(work, self._bounds * len(parts), self.threads)
-        found = [o[:, :n] for o, (_, n) in zip(out, parts, strict=True)]
-        return np.concatenate(found, axis=1) if found else np.zeros((q, 0))
+        for part in slices(width, kernels.WIDTH):
+            n = part.stop - part.start
+            columns[:, :n], out[:] = x[:, part], 0.0
+            over_threads(work, self._bounds, self.threads)
+            found[:, part] = out[:, :n]
+        return found
 
     def rows_times(self, first: int, last: int, x: FloatArray, out: FloatArray) -> None:
         """Write the rows ``first .. last - 1`` of B x into `out`."""
