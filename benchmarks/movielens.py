@@ -26,7 +26,8 @@ from vcomp.estimators.likelihood.iterative_context import iterative_memory
 from vcomp.estimators.likelihood.likelihood import certify
 from vcomp.estimators.likelihood.maximisation import maximise
 from vcomp.numerics.kernels.codes import ONCE, count_levels, group_sums, pair_counts
-from vcomp.statistics.cross_products import CrossProducts, PairTable
+from vcomp.statistics.cross_products import CrossProducts
+from vcomp.statistics.roll_up import PairTable
 
 SIZES = {
     "1e5": (100_000, 2_000, 1_000),

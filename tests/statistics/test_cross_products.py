@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.examples import examples
-from vcomp.statistics.cross_products import RollUp, accumulate, cell_moments, resum, row_blocks
+from vcomp.statistics.cross_products import accumulate, cell_moments, resum
+from vcomp.statistics.roll_up import RollUp, row_blocks
 from vcomp.statistics.two_term_tables import tabulate
 
 CLOSE = {"rtol": 1e-11, "atol": 1e-11}

@@ -10,8 +10,8 @@ from vcomp.data.reading import Reading
 from vcomp.data.rows import Rows
 from vcomp.design import learn
 from vcomp.formula import parse
-from vcomp.statistics import cross_products as rollup
-from vcomp.statistics.cross_products import RollUp
+from vcomp.statistics import roll_up as rollup
+from vcomp.statistics.roll_up import RollUp
 
 FORMULAS = [
     "y ~ (1|p) + (1|a) + (1|i) + (1|d) + (1|p:a) + (1|p:i) + (1|a:i) + (1|p:d) + (1|a:d)",

@@ -15,8 +15,9 @@ from vcomp.data.reading import Reading
 from vcomp.data.rows import Rows
 from vcomp.design import learn
 from vcomp.formula import parse
-from vcomp.statistics.cross_products import CrossProducts, PairTable, accumulate
+from vcomp.statistics.cross_products import CrossProducts, accumulate
 from vcomp.statistics.groupings import product_group_sums
+from vcomp.statistics.roll_up import PairTable
 from vcomp.statistics.two_term_tables import tabulate
 
 FORMULA = "y ~ x + (1|a) + (1|b) + (1|a:c)"

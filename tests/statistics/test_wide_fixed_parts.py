@@ -10,7 +10,8 @@ import vcomp
 from vcomp.formula import coding
 from vcomp.numerics import MixedColumns
 from vcomp.statistics import Statistics, find_wide_products
-from vcomp.statistics.cross_products import RollUp, accumulate, cell_moments
+from vcomp.statistics.cross_products import accumulate, cell_moments
+from vcomp.statistics.roll_up import RollUp
 
 FORMULAS = [
     "y ~ C(f) + x + (1|g)",

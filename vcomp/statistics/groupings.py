@@ -18,8 +18,9 @@ from vcomp._typing import BoolArray, FloatArray, IntArray
 from vcomp.design import Grid, TermDesign, number_combinations
 from vcomp.numerics import THREADS
 from vcomp.numerics.kernels import pair_counts
-from vcomp.statistics.cross_products import CrossProducts, PairTable
+from vcomp.statistics.cross_products import CrossProducts
 from vcomp.statistics.kernels import squares_in_strata
+from vcomp.statistics.roll_up import PairTable
 from vcomp.statistics.strata import Cells, GroupedColumns, Remainder, Stratum, StratumStatistics
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.design import Chunk
 from vcomp.numerics.kernels import ONCE, count_levels, group_sums, pair_counts
-from vcomp.statistics.cross_products import CrossProducts, PairTable
+from vcomp.statistics.cross_products import CrossProducts
+from vcomp.statistics.roll_up import PairTable
 
 
 def accumulate_slopes(chunk: Chunk, mean_weight: float = 1.0) -> CrossProducts:

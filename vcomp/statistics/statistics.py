@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from vcomp._typing import FloatArray, LongArray
 from vcomp.design import Chunk, CovarianceBlocks, Grid, PartialGrid
 from vcomp.exceptions import DataError
-from vcomp.statistics.cross_products import CrossProducts, RollUp, accumulate, resum
+from vcomp.statistics.cross_products import CrossProducts, accumulate, resum
 from vcomp.statistics.groupings import (
     Groupings,
     GroupSums,
@@ -29,6 +29,7 @@ from vcomp.statistics.nested_tables import (
     find_column_table,
     find_nested_table,
 )
+from vcomp.statistics.roll_up import RollUp
 from vcomp.statistics.slope_sums import accumulate_slopes, resum_slopes
 from vcomp.statistics.strata import StratumStatistics, has_wide_factor
 from vcomp.statistics.stratification import CompletedGrid, complete, refill, stratify

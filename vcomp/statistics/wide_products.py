@@ -15,7 +15,8 @@ from vcomp.exceptions import EstimationError
 from vcomp.formula import WIDE
 from vcomp.numerics import check_memory
 from vcomp.numerics.kernels import ONCE, group_sums, pair_counts
-from vcomp.statistics.cross_products import CrossProducts, PairTable, RollUp, resum
+from vcomp.statistics.cross_products import CrossProducts, resum
+from vcomp.statistics.roll_up import PairTable, RollUp
 from vcomp.statistics.strata import has_wide_factor
 
 

@@ -22,7 +22,7 @@ from tests.estimators.likelihood.test_conformance import (
 from vcomp.estimators.likelihood.block_equations import BlockEquations, BlockSums
 from vcomp.estimators.likelihood.block_point import BlockPoint
 from vcomp.statistics import CrossProducts
-from vcomp.statistics.cross_products import PairTable
+from vcomp.statistics.roll_up import PairTable
 
 
 class Rows:

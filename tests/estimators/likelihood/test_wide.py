@@ -20,7 +20,8 @@ from vcomp.exceptions import DataError, DesignError, EstimationError, VcompError
 from vcomp.formula.coding import WideLimits
 from vcomp.model import VarianceComponentsModel
 from vcomp.statistics import CrossProducts, Statistics, WideProducts, find_wide_products
-from vcomp.statistics.cross_products import RollUp, accumulate
+from vcomp.statistics.cross_products import accumulate
+from vcomp.statistics.roll_up import RollUp
 
 LEAVES = "y ~ x + item + (1|a) + (1|b)"
 """Terms with fewer groups than the factor has levels, so that its columns come first."""
