@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +12,7 @@ import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 import vcomp
 from tests.helpers.examples import examples
@@ -105,18 +109,18 @@ def test_sums_of_rows_and_of_cells(seed, terms, fixed, weighted):
 
 
 def test_memory_of_the_tables_of_pairs():
-    """Twelve bytes for each pair that may occur, eight for each row of a table, and the rows."""
+    """Of groups twelve bytes for each pair and eight for each row of a table, 24 while sorting."""
     chunk, _ = chunk_of(1, ["a", "b", "a:b:c"], "")
-    n, (a, b, abc) = chunk.y.size, chunk.sizes
-    needed = 12.0 * (min(a * b, abc) + min(a * abc, abc) + min(b * abc, abc))
-    needed += 8.0 * (a + a + b) + 24.0 * n
+    a, b, abc = chunk.sizes
+    tables = [12.0 * min(a * b, abc), 12.0 * abc, 12.0 * abc]
+    needed = sum(tables) + 8.0 * (a + a + b) + 24.0 * abc - min(tables)
     rolled = RollUp(chunk)
     assert len(rolled.pairs(free_bytes=lambda: 1.000001 * needed / 0.8)) == 3
     with pytest.raises(vcomp.EstimationError, match="tables of the pairs of groups that occur in"):
         RollUp(chunk).pairs(free_bytes=lambda: 0.999999 * needed / 0.8)
     # Terms that no term contains are counted row by row.
     chunk, _ = chunk_of(1, ["a", "b"], "")
-    needed = 12.0 * 3 * 4 + 8.0 * 3 + 24.0 * chunk.y.size
+    needed = 12.0 * 3 * 4 + 8.0 * 3 + 9.0 * chunk.y.size - 12.0 * 3 * 4
     assert len(RollUp(chunk).pairs(free_bytes=lambda: 1.000001 * needed / 0.8)) == 1
     with pytest.raises(vcomp.EstimationError, match="may need"):
         RollUp(chunk).pairs(free_bytes=lambda: 0.999999 * needed / 0.8)
@@ -153,3 +157,63 @@ def test_blocks_fill_a_cache_and_have_64_rows_at_least(p, width):
     np.testing.assert_array_equal(whole[:, 0], y)
     np.testing.assert_array_equal(whole[:, 1:], X)
     assert not list(row_blocks(y[:0], X[:0]))
+
+
+@pytest.mark.parametrize("levels", [(700, 600), (40, 30)], ids=["many entries", "few"])
+def test_forms_of_the_projector_are_traces(levels):
+    """tr(Q V_t Q V_u) by Z_t'QZ_u, of more entries than NumPy is used for, and of fewer."""
+    rng, n = np.random.default_rng(3), 200_000
+    data = {f: rng.integers(0, q, n) for f, q in zip("ab", levels, strict=True)}
+    data |= {"x": rng.normal(size=n), "y": rng.normal(size=n)}
+    stats = vcomp.VarianceComponentsModel("y ~ x + (1|a) + (1|b)", pd.DataFrame(data)).statistics
+    found = accumulate(stats.rows).projector_forms
+    Q = np.linalg.qr(np.column_stack([np.ones(n), data["x"]]))[0]
+    Z = [csr_array((np.ones(n), (np.arange(n), data[f]))) for f in "ab"]
+    grams = {(t, u): (Z[t].T @ Z[u]).toarray() for t in range(2) for u in range(2)}
+    of_Q = [(z.T @ Q) for z in Z]
+    for t in range(2):
+        for u in range(2):
+            expected = np.square(grams[t, u] - of_Q[t] @ of_Q[u].T).sum()
+            assert found[t, u] == pytest.approx(expected, rel=1e-10)
+        assert found[t, 2] == pytest.approx(n - np.square(of_Q[t]).sum(), rel=1e-12)
+    assert found[2, 2] == n - 2
+
+
+_MEASURED = """
+import numpy as np, pandas as pd, vcomp
+from pathlib import Path
+from vcomp.statistics.roll_up import RollUp
+
+def rows(n):
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({f: rng.integers(0, n // 20, n) for f in "ab"})
+    frame["y"] = rng.normal(size=n)
+    return vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", frame).statistics.rows
+
+def taken(name):
+    return 1024.0 * float(Path("/proc/self/status").read_text().split(f"{name}:")[1].split()[0])
+
+RollUp(rows(200_000)).pairs()  # compiles
+rolled = RollUp(rows(3_000_000))
+Path("/proc/self/clear_refs").write_text("5")
+before = taken("VmRSS")
+tables = rolled.pairs()
+most = taken("VmHWM") - before
+rolled.pairs(free_bytes=lambda: 1.2 * most / 0.8)
+try:
+    rolled.pairs(free_bytes=lambda: 0.9 * most / 0.8)
+except vcomp.EstimationError:
+    print("within the limits")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="measures memory as Linux reports it")
+def test_memory_of_the_tables_of_pairs_is_what_they_take():
+    run = subprocess.run(
+        [sys.executable, "-c", _MEASURED],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"},  # what is freed is given back
+    )
+    assert run.stdout == "within the limits\n"

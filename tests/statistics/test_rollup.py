@@ -1,5 +1,7 @@
 """Sums rolled up from finer terms equal sums over rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -76,3 +78,20 @@ def test_tables_that_do_not_fit_are_refused_before_they_are_made():
     ):
         rolled.pairs(free_bytes=lambda: 1e4)
     assert not rolled._maps  # no codes were computed yet
+
+
+def test_pair_tables_of_the_design_are_not_counted_again():
+    data = table(5)
+    scope, parsed = EvalEnvironment([{}]), parse("y ~ (1|p) + (1|a) + (1|i/d)")
+    rows, counted = Rows.select(parsed, data, Reading(scope)), {}
+    chunk = learn(parsed, rows, scope, counted).encode(rows)
+    found, expected = RollUp(chunk, counted).pairs(), RollUp(chunk).pairs()
+    assert found[0, 1].indices is counted[0, 1][1]  # p and a, which no term has together
+    for pair, known in expected.items():
+        np.testing.assert_array_equal(found[pair].matrix.toarray(), known.matrix.toarray())
+    weighted = replace(chunk, counts=np.arange(1.0, 1.0 + chunk.n))
+    table_of = RollUp(weighted, counted).pairs()[0, 1]
+    Z = [np.eye(q)[c] for c, q in zip(weighted.codes, weighted.sizes, strict=True)]
+    np.testing.assert_allclose(
+        table_of.matrix.toarray(), Z[0].T @ (weighted.counts[:, None] * Z[1])
+    )

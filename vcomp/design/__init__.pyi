@@ -26,4 +26,5 @@ from .level_groups import LevelGroups as LevelGroups
 from .level_groups import codes_of_facet as codes_of_facet
 from .level_groups import group_codes as group_codes
 from .level_groups import read_groups as read_groups
+from .nesting import CountedPairs as CountedPairs
 from .structure import Structure as Structure

@@ -20,7 +20,7 @@ from vcomp.data import Rows, alike_levels, plain_label
 from vcomp.design.design import Design, Facet, ResidualLevels
 from vcomp.design.effect_columns import bars_of_rows, learn_blocks
 from vcomp.design.grid import Grid, TermDesign, find_grid, find_partial_grid, number_combinations
-from vcomp.design.nesting import describe_structure
+from vcomp.design.nesting import CountedPairs, describe_structure
 from vcomp.exceptions import DataError, DesignError, warn
 from vcomp.formula import RESIDUAL, WIDE, FixedPart, Formula, ResidualGroups, fixed_effects
 from vcomp.numerics import MixedColumns, dense_columns
@@ -122,12 +122,16 @@ _MANY = 1_000_000
 """Largest number of cells from which the combinations of a term are numbered directly."""
 
 
-def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
+def learn(
+    formula: Formula, rows: Rows, environment: Any, counted: CountedPairs | None = None
+) -> Design:
     """Return the design of the rows, whose terms can be estimated.
 
     Parameters
     ----------
     environment : patsy's ``EvalEnvironment`` of the caller
+    counted : receives how often levels of two facets occur together, by positions of facets, where
+        that was counted
 
     Raises
     ------
@@ -160,7 +164,7 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
     fixed = FixedPart.of_rows(formula, lambda: [rows.fixed], environment, n, WIDE.factor)
     with np.errstate(over="ignore", invalid="ignore"):  # overflow is refused
         centre = _centre(formula, fixed, rows)
-    design = make_design(formula, facets, terms, fixed, centre, n, grid, codes)
+    design = make_design(formula, facets, terms, fixed, centre, n, grid, codes, counted=counted)
     return design if blocks is None else replace(design, blocks=blocks, residual=residual)
 
 
@@ -174,6 +178,7 @@ def make_design(
     grid: Grid | None,
     codes: Sequence[IntArray] = (),
     counts: FloatArray | None = None,
+    counted: CountedPairs | None = None,
 ) -> Design:
     """Return the design with its structure, and with the partial grid that single scores fill.
 
@@ -181,6 +186,7 @@ def make_design(
     ----------
     codes : (n,) level of each row or cell in each facet; a complete grid does not need them
     counts : (n,) scores of each cell; None where `codes` are those of rows
+    counted : as of :func:`learn`
     """
     labels = [facet.levels for facet in facets]
     n_levels = [len(levels) for levels in labels]
@@ -196,7 +202,7 @@ def make_design(
         constant=centre.constant,
         beta_origin=centre.beta_origin,
         structure=describe_structure(
-            formula, n_levels, codes, n_rows, grid, labels, counts, effects
+            formula, n_levels, codes, n_rows, grid, labels, counts, effects, counted
         ),
         grid=grid,
         partial_grid=find_partial_grid(codes, n_levels) if holes else None,

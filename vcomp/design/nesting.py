@@ -23,6 +23,9 @@ PairTable: TypeAlias = tuple[LongArray, IntArray, FloatArray]
 
 PairTables: TypeAlias = Mapping[tuple[str, str], PairTable]
 
+CountedPairs: TypeAlias = dict[tuple[int, ...], PairTable]
+"""Pair tables of rows by the positions of two facets, which later steps need not count again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Incidence:
@@ -72,6 +75,7 @@ def describe_structure(
     labels: Sequence[Any] | None = None,
     counts: FloatArray | None = None,
     fixed: Collection[frozenset[str]] = (),
+    counted: CountedPairs | None = None,
 ) -> Structure:
     """Return which facets of the coded rows are nested, crossed, balanced and connected.
 
@@ -84,6 +88,7 @@ def describe_structure(
     labels : names of the levels of each facet; without them levels are numbers from 0 on
     counts : (n,) rows of each cell, where `codes` are those of cells
     fixed : facets of each effect in the fixed part
+    counted : receives the pair tables of the rows by positions of facets; None to keep none
     """
     facets, by_formula = formula.facets, _nested_by_formula(formula, fixed)
     axes, columns = _reduced(facets, n_levels, codes, grid, by_formula)
@@ -91,6 +96,8 @@ def describe_structure(
         (a, b): pair_counts(columns[a][0], columns[b][0], columns[a][1], columns[b][1], ONCE)
         for a, b in combinations(columns, 2)
     }
+    if counted is not None and grid is None:
+        counted.update({(facets.index(a), facets.index(b)): t for (a, b), t in pairs.items()})
     by_label = _nested_by_label(columns, pairs) | dict.fromkeys(axes, frozenset())
     nested_in = {f: by_label[f] for f in facets}
     if any(by_formula.values()) or any(by_label.values()):

@@ -14,6 +14,7 @@ from vcomp.design import Chunk
 from vcomp.formula import SQUARES
 from vcomp.numerics import MixedColumns, check_memory
 from vcomp.numerics.kernels import FEW_ROWS, add_group_sums, centre_groups, group_sums
+from vcomp.numerics.sparse import SparseTable
 from vcomp.statistics.roll_up import LazyPairs, PairTable, RollUp, row_blocks
 
 
@@ -138,6 +139,36 @@ class CrossProducts:
             return self.pairs[t, u].matrix
         return self.pairs[u, t].matrix.T.tocsr()
 
+    def table(self, t: int, u: int) -> SparseTable:
+        """Return Z_t'Z_u of two different terms for products, a row for each group of t."""
+        return self.pairs[t, u].rows if t < u else self.pairs[u, t].columns
+
+    def times(self, t: int, u: int, x: FloatArray) -> FloatArray:
+        """Return Z_t'Z_u x for the (q_u, c) columns of `x`, by compiled loops."""
+        return self.group_n[t][:, None] * x if t == u else self.table(t, u).times(x)
+
+    @cached_property
+    def projector_forms(self) -> FloatArray:
+        """tr(Q V_t Q V_u) of all components, Q = I − X(X'X)⁻¹X', the residual last.
+
+        A LinAlgError says that the columns of X are dependent.
+        """
+        k, p = self.n_terms, self.n_fixed
+        # X'X = R'R: with X R⁻¹ the projector is a product, and (X'X)⁻¹ is not formed.
+        R = np.linalg.cholesky(self.XX).T if p else np.zeros((0, 0))
+        H = [np.linalg.solve(R.T, ZX.T).T if p else ZX for ZX in self.ZX]
+        forms = np.empty((k + 1, k + 1))
+        for t in range(k):
+            for u in range(t + 1):
+                plain = self.group_squares(t) if t == u else self.pairs[u, t].sum_of_squares
+                is_small = t == u or self.pairs[u, t].indices.size <= FEW_ROWS
+                product = self.gram(u, t) @ H[t] if is_small else self.times(u, t, H[t])
+                both = float(np.vdot(H[t].T @ H[t], H[u].T @ H[u]))
+                forms[t, u] = forms[u, t] = plain - 2.0 * float(np.vdot(H[u], product)) + both
+            forms[t, k] = forms[k, t] = self.group_n[t].sum() - np.square(H[t]).sum()
+        forms[k, k] = self.n - p
+        return forms
+
     def group_squares(self, term: int) -> float:
         """Return Σ_g n_g² over the groups of a term."""
         return float(np.square(self.group_n[term]).sum())
@@ -171,14 +202,15 @@ def _added(a: tuple[FloatArray, ...], b: tuple[FloatArray, ...]) -> tuple[FloatA
     return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
-def accumulate(chunk: Chunk) -> CrossProducts:
+def accumulate(chunk: Chunk, rolled: RollUp | None = None) -> CrossProducts:
     """Sum the rows of one chunk; the statistics of several chunks add up with ``+``.
 
     Parameters
     ----------
     chunk : rows coded by one :class:`~vcomp.design.Design`, centred at its origin
+    rolled : how their terms are summed from each other, if that is known
     """
-    y, rolled, times = chunk.y, RollUp(chunk), chunk.multiplicity
+    y, rolled, times = chunk.y, rolled or RollUp(chunk), chunk.multiplicity
     within = np.zeros((1 + chunk.n_fixed,) * 2) if chunk.within is None else chunk.within
     # The mean of a cell is weighted by its number of scores.
     total_y = y if times is None else y * times

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from vcomp.data import OffsetOfRows, Reading, Rows
-from vcomp.design import Design, learn
+from vcomp.design import CountedPairs, Design, learn
 from vcomp.formula import Formula
 from vcomp.statistics import batches
 from vcomp.statistics.batches import SummedData, finish
@@ -36,11 +36,12 @@ def sum_rows(formula: Formula, rows: Rows, reading: Reading) -> SummedData:
         As :func:`vcomp.design.learn`, and if the sums would not fit into memory.
     """
     begun = perf_counter()
-    design = learn(formula, rows, reading.environment)
+    counted: CountedPairs = {}
+    design = learn(formula, rows, reading.environment, counted)
     learned = perf_counter()
     chunk = design.encode(rows)
     encoded = perf_counter()
-    statistics = Statistics.from_rows(chunk, design.grid, design.partial_grid)
+    statistics = Statistics.from_rows(chunk, design.grid, design.partial_grid, counted)
     sums = _response_sums(design, rows, statistics)
     seconds = {
         "learn": learned - begun,

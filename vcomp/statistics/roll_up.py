@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.design import Chunk
+from vcomp.design import Chunk, CountedPairs
 from vcomp.numerics import available_bytes, check_memory, slices
 from vcomp.numerics.kernels import (
     ONCE,
@@ -21,12 +21,13 @@ from vcomp.numerics.kernels import (
     group_sums,
     pair_counts,
 )
+from vcomp.numerics.sparse import SparseTable
 
 _LARGE = 2**24
 """Entries of a table from which on its matrix has no copy of the indices."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PairTable:
     """``Z_a'Z_b`` in compressed sparse rows: how often two levels occur together.
 
@@ -62,6 +63,24 @@ class PairTable:
         starts = self.indptr.astype(np.int32) if is_large else self.indptr
         return csr_array((self.counts, self.indices, starts), shape=self.shape)
 
+    @cached_property
+    def rows(self) -> SparseTable:
+        """The same for products with columns, a row for each level of the first term."""
+        return SparseTable.of(self.indptr, self.indices, self.entries, self.n_cols)
+
+    @cached_property
+    def columns(self) -> SparseTable:
+        """The same, a row for each level of the second term."""
+        return self.rows.transposed()
+
+    @property
+    def sum_of_squares(self) -> float:
+        """The sum of the squares of the entries."""
+        return float(np.einsum("i,i->", self.entries, self.entries, dtype=float))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PairTable, (self.indptr, self.indices, self.entries, self.n_cols)
+
     @classmethod
     def from_matrix(cls, matrix: Any) -> PairTable:
         """Return the table of a sparse matrix."""
@@ -87,10 +106,13 @@ class RollUp:
     Parameters
     ----------
     chunk : rows, coded
+    counted : pair tables of the rows that are known, by positions of facets
     """
 
-    def __init__(self, chunk: Chunk) -> None:
+    def __init__(self, chunk: Chunk, counted: CountedPairs | None = None) -> None:
         self._chunk = chunk
+        # Of single rows: cells and weighted rows have other numbers.
+        self._counted = counted if counted and chunk.multiplicity is None else {}
         self._outer = _nested_facets(chunk)
         facets = [frozenset(term.facets) for term in chunk.terms]
         self._facets = facets
@@ -173,6 +195,10 @@ class RollUp:
         for u in range(len(sizes)):
             for t in range(u):
                 source = self._source([t, u])
+                facets = self._chunk.terms[t].facets + self._chunk.terms[u].facets
+                if source == _ROWS and facets in self._counted:
+                    yield (t, u), PairTable(*self._counted[facets], sizes[u])
+                    continue
                 rows, cols = self._codes(t, source), self._codes(u, source)
                 of_rows = ONCE if self._chunk.multiplicity is None else self._chunk.multiplicity
                 weights = of_rows if source == _ROWS else self.group_n[source]
@@ -183,15 +209,18 @@ class RollUp:
                 yield (t, u), PairTable(indptr, indices, counts, sizes[u])
 
     def _check_memory(self, free_bytes: Callable[[], float]) -> None:
-        sizes, n_rows, needed = self._chunk.sizes, self._chunk.response.size, 0.0
+        sizes, n_rows, needed, most = self._chunk.sizes, self._chunk.response.size, 0.0, 0.0
         for u in range(len(sizes)):
             for t in range(u):
-                source = self._source([t, u])
-                most = n_rows if source == _ROWS else sizes[source]
-                needed += 12.0 * min(float(sizes[t]) * sizes[u], most) + 8.0 * sizes[t]
-        # Sorting takes two copies of the rows.
+                source, cells = self._source([t, u]), float(sizes[t]) * sizes[u]
+                n = n_rows if source == _ROWS else sizes[source]
+                # Single rows have no weights, and few equal pairs are counted in a byte.
+                is_single = source == _ROWS and self._chunk.multiplicity is None
+                table = (5.0 if is_single and n <= cells else 12.0) * min(cells, n)
+                needed += table + 8.0 * sizes[t]
+                most = max(most, (9.0 if is_single else 24.0) * n - table)  # while it is sorted
         check_memory(
-            needed + 24.0 * n_rows,
+            needed + most,
             f"tables of the pairs of groups that occur in {self._chunk.n:,} rows may need",
             "leave out terms, or rows (engine='auto' needs no tables where facets are fully "
             "crossed with all others)",

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.design import Chunk, CovarianceBlocks, Grid, PartialGrid
+from vcomp.design import Chunk, CountedPairs, CovarianceBlocks, Grid, PartialGrid
 from vcomp.exceptions import DataError
 from vcomp.statistics.cross_products import CrossProducts, accumulate, resum
 from vcomp.statistics.groupings import (
@@ -68,6 +68,7 @@ class Statistics:
     blocks : covariance matrices and columns of effects; None if all variances are single, with one
         residual
     log_weights : sum of the logarithms of the weights of the rows; None where all count alike
+    counted : pair tables of the rows that are known, by positions of facets
     kept : values that estimators keep from one call to the next
     """
 
@@ -81,11 +82,16 @@ class Statistics:
     alike: Statistics | None = None
     blocks: CovarianceBlocks | None = None
     log_weights: float | None = None
+    counted: CountedPairs | None = None
     kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
     @classmethod
     def from_rows(
-        cls, chunk: Chunk, grid: Grid | None, partial_grid: PartialGrid | None = None
+        cls,
+        chunk: Chunk,
+        grid: Grid | None,
+        partial_grid: PartialGrid | None = None,
+        counted: CountedPairs | None = None,
     ) -> Statistics:
         """Return the statistics of all rows.
 
@@ -93,6 +99,7 @@ class Statistics:
         ----------
         chunk : the rows
         grid, partial_grid : that they fill, or nearly fill
+        counted : pair tables of the rows that are known
         """
         if chunk.blocks is not None:
             return cls(
@@ -101,7 +108,7 @@ class Statistics:
         if chunk.weights is not None:  # strata and grids are of scores of one variance
             return cls(make_cells=lambda: chunk, log_weights=chunk.log_weights)
         strata = None if grid is None else stratify(chunk, grid)
-        return cls(strata, lambda: chunk, None, grid, partial_grid)
+        return cls(strata, lambda: chunk, None, grid, partial_grid, counted=counted)
 
     @classmethod
     def from_crossed(cls, crossed: CrossedTable) -> Statistics:
@@ -289,7 +296,7 @@ class Statistics:
 
     @cached_property
     def _rolled(self) -> RollUp:
-        return RollUp(self.cells)
+        return RollUp(self.cells, self.counted)
 
     @cached_property
     def _groupings(self) -> Groupings:
@@ -306,7 +313,7 @@ class Statistics:
                 return resum_slopes(self.alike.cross_products, self.cells, self.mean_weight)
             return resum(self.alike.cross_products, self.cells, self.alike._rolled)
         if self.blocks is None:
-            return accumulate(self.cells)
+            return accumulate(self.cells, self._rolled)
         return accumulate_slopes(self.cells, self.mean_weight)
 
     @cached_property

@@ -20,7 +20,7 @@ from vcomp.estimators.likelihood.iterative import IterativeLikelihood
 from vcomp.estimators.likelihood.iterative_context import iterative_memory
 from vcomp.estimators.likelihood.maximisation import maximise
 from vcomp.estimators.likelihood.prediction_errors import _by_elimination
-from vcomp.estimators.likelihood.sparse_equations import PairProducts, build_sparse_equations
+from vcomp.estimators.likelihood.sparse_equations import build_sparse_equations
 from vcomp.exceptions import EstimationError
 from vcomp.numerics.sparse.sparse_table import Rademacher
 from vcomp.statistics.cross_products import accumulate
@@ -474,7 +474,7 @@ def test_memory_is_estimated_before_it_is_taken():
 
 def test_a_graph_that_hangs_together_too_loosely_is_refused():
     stats = statistics_of("y ~ (1|a) + (1|b)", crossed(3000, 150, 300))
-    equations = build_sparse_equations(stats, PairProducts(stats), (1, 0))
+    equations = build_sparse_equations(stats, (1, 0))
     b = np.random.default_rng(1).normal(size=(150, 2))
     with pytest.raises(EstimationError, match="in 3 steps"):
         equations.at(np.array([1.0, 1.0, 1.0])).solve(b, None, 1e-8, most_products=3)
@@ -710,7 +710,7 @@ def test_equations_are_those_of_dense_matrices(active):
     data = {f: rng.permutation(c) for f, c in zip("abcd", codes, strict=True)}
     formula = "y ~ " + " + ".join(f"(1|{f})" for f in "abcd")
     stats = statistics_of(formula, {**data, "y": rng.normal(size=70)})
-    equations = build_sparse_equations(stats, PairProducts(stats), active)
+    equations = build_sparse_equations(stats, active)
     Z = [np.eye(q)[c] for q, c in zip(sizes, data.values(), strict=True)]
     v = np.array([0.7, 1.3, 0.2, 0.9, 1.7])
     lead = Z[active[0]] if active else np.zeros((70, 0))
@@ -767,13 +767,13 @@ def test_products_of_pairs_are_those_of_incidences():
     data = {"a": rng.integers(0, 7, 50), "b": rng.integers(0, 12, 50), "y": rng.normal(size=50)}
     data["a"][:7], data["b"][:12] = np.arange(7), np.arange(12)
     stats = statistics_of("y ~ (1|a) + (1|b)", data)
-    Z, pairs = [np.eye(7)[data["a"]], np.eye(12)[data["b"]]], PairProducts(stats)
+    Z = [np.eye(7)[data["a"]], np.eye(12)[data["b"]]]
     for t, u in ((0, 0), (0, 1), (1, 0), (1, 1)):
         x = rng.normal(size=(Z[u].shape[1], 3))
         expected = Z[t].T @ Z[u]
-        np.testing.assert_allclose(pairs.times(t, u, x), expected @ x, rtol=1e-12)
+        np.testing.assert_allclose(stats.times(t, u, x), expected @ x, rtol=1e-12)
         if t != u:
-            np.testing.assert_array_equal(pairs.rows(t, u).times(np.eye(len(x))), expected)
+            np.testing.assert_array_equal(stats.table(t, u).times(np.eye(len(x))), expected)
 
 
 def few_a_level():

@@ -38,7 +38,6 @@ from .maximisation import maximise as maximise
 from .prediction_errors import difference_variances as difference_variances
 from .prediction_errors import predicted_columns as predicted_columns
 from .prediction_errors import prediction_variances as prediction_variances
-from .sparse_equations import PairProducts as PairProducts
 from .sparse_equations import SparseSystem as SparseSystem
 from .sparse_equations import build_sparse_equations as build_sparse_equations
 from .stacked import Stacked as Stacked

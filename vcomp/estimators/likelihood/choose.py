@@ -236,7 +236,7 @@ def residual_forms(stats: Statistics) -> FloatArray:
     # Pair tables of many groups take longer than the levels, which the fit then needs anyway.
     if sum(stats.sizes) > ENGINE_LIMITS.planned and stats.levels is not None:
         return stats.levels.projector_forms
-    return Projector(stats.cross_products).forms()
+    return stats.cross_products.projector_forms
 
 
 def least_squares(stats: Statistics) -> tuple[FloatArray, float]:

@@ -59,21 +59,8 @@ class Projector:
 
     def forms(self) -> FloatArray:
         """Return tr(Q V_t Q V_u), (k + 1, k + 1), the residual last."""
-        stats, k = self._stats, self._stats.n_terms
-        # X'X = R'R: with X R⁻¹ the projector is a product, and (X'X)⁻¹ is not formed.
-        R = np.linalg.cholesky(stats.XX).T if stats.n_fixed else np.zeros((0, 0))
-        H = [np.linalg.solve(R.T, ZX.T).T if stats.n_fixed else ZX for ZX in stats.ZX]
-        forms = np.empty((k + 1, k + 1))
-        for t in range(k):
-            for u in range(t + 1):
-                table = stats.gram(u, t)  # not made dense: it may be large
-                plain = float(table.data @ table.data)
-                mixed = float(np.vdot(H[u], table @ H[t]))
-                both = float(np.vdot(H[t].T @ H[t], H[u].T @ H[u]))
-                forms[t, u] = forms[u, t] = plain - 2.0 * mixed + both
-            forms[t, k] = forms[k, t] = stats.group_n[t].sum() - np.square(H[t]).sum()
-        forms[k, k] = stats.n - stats.n_fixed
-        return forms
+        known: FloatArray = self._stats.projector_forms
+        return known
 
     def mivque0(self) -> FloatArray:
         """Return the MIVQUE(0) estimates, which may be negative; the residual is the last.

@@ -427,9 +427,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         positive = [t for t in self._context.right if v[t] > 0.0]
         active = tuple(sorted(positive, key=lambda t: (-self.sizes[t], t)))
         if active not in self._equations:
-            self._equations[active] = build_sparse_equations(
-                self.stats, self._context.pairs, active
-            )
+            self._equations[active] = build_sparse_equations(self.stats, active)
         return IterativePoint(self._context, self._equations[active].at(v), v)
 
 

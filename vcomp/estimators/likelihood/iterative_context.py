@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood.sparse_equations import PairProducts, SparseSystem
+from vcomp.estimators.likelihood.sparse_equations import SparseSystem
 from vcomp.numerics import COSTS
 from vcomp.numerics.sparse import Probes
 from vcomp.statistics import CrossProducts
@@ -59,7 +59,7 @@ class Context:
 
     Attributes
     ----------
-    stats, pairs : cross-products, and products with their tables
+    stats : cross-products
     probes : random probes
     tol : tolerance of the solves
     small : for each small term the positions of its columns in W
@@ -71,7 +71,6 @@ class Context:
     """
 
     stats: CrossProducts
-    pairs: PairProducts
     probes: Probes
     tol: float
     small: dict[int, slice]
@@ -86,14 +85,13 @@ class Context:
         cls, stats: CrossProducts, probes: Probes, tol: float, small_terms: Sequence[int]
     ) -> Context:
         """Return the context of these data."""
-        pairs = PairProducts(stats)
         small, end = {}, 1 + stats.n_fixed
         for t in small_terms:
             small[t] = slice(end, end + stats.sizes[t])
             end += stats.sizes[t]
 
         def products_with(t: int) -> FloatArray:
-            levels = [pairs.times(t, u, np.eye(stats.sizes[u])) for u in small]
+            levels = [stats.times(t, u, np.eye(stats.sizes[u])) for u in small]
             return np.column_stack([stats.Zy[t], stats.ZX[t], *levels])
 
         top = np.column_stack([np.append(stats.yy, stats.Xy), np.vstack([stats.Xy, stats.XX])])
@@ -101,7 +99,6 @@ class Context:
         sides = [rows[:, : 1 + stats.n_fixed].T for rows in levels]
         return cls(
             stats,
-            pairs,
             probes,
             tol,
             small,

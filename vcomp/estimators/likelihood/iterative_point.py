@@ -215,7 +215,7 @@ class IterativePoint:
         rss -= (Hy * theta).sum(axis=0) / self.residual
         u, h = self._without_fixed(projections, places, theta), {}
         for t in np.flatnonzero(self.v[:-1] > 0.0).tolist():
-            right = {w: self.context.pairs.times(w, t, u[t]) for w in self.context.right}
+            right = {w: self._stats.times(w, t, u[t]) for w in self.context.right}
             tol = _OF_FORMS * self.context.tol
             solved = self._solve(right, f"response {t}", tol=tol)
             projections, _ = self._applied(right, *solved)
@@ -241,7 +241,7 @@ class IterativePoint:
                 continue
             rest = b.copy()
             for u, e in effects.items():
-                rest -= self.context.pairs.times(t, u, e)
+                rest -= self._stats.times(t, u, e)
             projections[t] = rest / self.residual
         return projections, self.system.forms(reduced, x, residual)
 
@@ -265,7 +265,7 @@ class IterativePoint:
         """The matrix of f_t'P f_u of the terms, with f_t = V_t P y."""
         k, f = self._stats.n_terms, self.PZy
         Zf = {
-            t: np.column_stack([self.context.pairs.times(t, u, f[u][:, None]) for u in range(k)])
+            t: np.column_stack([self._stats.times(t, u, f[u][:, None]) for u in range(k)])
             for t in range(k)
         }
         ff = np.array([f[t] @ Zf[t] for t in range(k)])
@@ -351,7 +351,7 @@ class IterativePoint:
         size, samples = (self._stats.sizes[term],), []
         for number, part in enumerate(slices(self.context.probes.count(size), COLUMNS_AT_ONCE)):
             z = self.context.probes.columns((term,), size, part.start, part.stop)
-            right = {u: self.context.pairs.times(u, term, z) for u in (term, *self.active)}
+            right = {u: self._stats.times(u, term, z) for u in (term, *self.active)}
             forms = np.einsum("ij,ij->j", z, right[term])
             solved = self._solve(right, f"zero {term}", number)
             forms -= np.diagonal(self.system.forms(*solved))

@@ -25,7 +25,6 @@ from vcomp.estimators.likelihood.choose import (
 from vcomp.estimators.likelihood.engine import predicting
 from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.estimators.likelihood.sparse_equations import (
-    PairProducts,
     SparseSystem,
     build_sparse_equations,
 )
@@ -165,7 +164,7 @@ def predicted_columns(stats: Statistics, v: FloatArray) -> tuple[FloatArray, ...
     columns = [np.zeros((q, sums.n_fixed)) for q in sums.sizes]
     active = _active(sums, v)
     if active:
-        system = build_sparse_equations(sums, PairProducts(sums), active).at(v)
+        system = build_sparse_equations(sums, active).at(v)
         whole = _solved(system, np.concatenate([sums.ZX[t] for t in active]))[0]
         ends = np.cumsum([sums.sizes[t] for t in active])[:-1]
         for t, part in zip(active, np.split(whole, ends), strict=True):
@@ -436,7 +435,7 @@ def _by_iteration(
             "covariates"
         )
     active = _active(stats, v)
-    system = build_sparse_equations(stats, PairProducts(stats), active).at(v)
+    system = build_sparse_equations(stats, active).at(v)
     nothing = np.zeros((0, stats.n_fixed))
     ZX = np.concatenate([nothing, *(stats.ZX[t] for t in active)])
     border = _solved(system, ZX)[0]

@@ -50,29 +50,6 @@ class Tables:
         return self.between(t, u) @ x
 
 
-class PairProducts:
-    """Products with Z_t'Z_u of two terms, in either order."""
-
-    def __init__(self, stats: CrossProducts) -> None:
-        self._stats = stats
-        self._tables: dict[tuple[int, int], SparseTable] = {}
-
-    def rows(self, t: int, u: int) -> SparseTable:
-        """Return Z_t'Z_u of two different terms, a row for each group of t."""
-        if (t, u) not in self._tables:
-            if t < u:
-                pair = self._stats.pairs[t, u]
-                parts = pair.indptr, pair.indices, pair.entries
-                self._tables[t, u] = SparseTable.of(*parts, pair.n_cols)
-            else:
-                self._tables[t, u] = self.rows(u, t).transposed()
-        return self._tables[t, u]
-
-    def times(self, t: int, u: int, x: FloatArray) -> FloatArray:
-        """Return Z_t'Z_u x for the (q_u, c) columns of `x`."""
-        return self._stats.group_n[t][:, None] * x if t == u else self.rows(t, u).times(x)
-
-
 @dataclass(frozen=True)
 class SparseEquations:
     """The parts of the equations that do not depend on the components.
@@ -225,9 +202,7 @@ class SparseSystem:
         return reduced.form + 0.5 * (tail + tail.T)
 
 
-def build_sparse_equations(
-    stats: CrossProducts, pairs: PairProducts, active: tuple[int, ...]
-) -> SparseEquations:
+def build_sparse_equations(stats: CrossProducts, active: tuple[int, ...]) -> SparseEquations:
     """Return the equations of the terms in `active`, largest first."""
     sizes = tuple(stats.sizes[t] for t in active)
     ends = np.cumsum([0, *sizes[1:]])
@@ -240,20 +215,19 @@ def build_sparse_equations(
         slices=slices,
         lead_n=stats.group_n[active[0]] if active else nothing,
         tail_n=np.concatenate([nothing, *(stats.group_n[t] for t in active[1:])]),
-        coupling=side_by_side([pairs.rows(active[0], t) for t in active[1:]], q),
-        rest=_below([_row_of(pairs, t, active) for t in active[1:]], sum(sizes)),
+        coupling=side_by_side([stats.table(active[0], t) for t in active[1:]], q),
+        rest=_below([_row_of(stats, t, active) for t in active[1:]], sum(sizes)),
     )
 
 
-def _row_of(pairs: PairProducts, term: int, active: tuple[int, ...]) -> SparseTable:
+def _row_of(stats: CrossProducts, term: int, active: tuple[int, ...]) -> SparseTable:
     """Return the rows of one term in [B' K]."""
     if len(active) == 2:
-        return pairs.rows(term, active[0])
-    own = pairs.rows(term, active[0])
+        return stats.table(term, active[0])
+    own = stats.table(term, active[0])
     nothing = replace(own, indptr=0 * own.indptr, indices=own.indices[:0], weights=own.weights[:0])
-    blocks = [
-        replace(nothing, n_cols=own.shape[0]) if t == term else pairs.rows(term, t) for t in active
-    ]
+    blank = replace(nothing, n_cols=own.shape[0])
+    blocks = [blank if t == term else stats.table(term, t) for t in active]
     return side_by_side(blocks, own.shape[0])
 
 

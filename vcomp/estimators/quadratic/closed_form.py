@@ -17,7 +17,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Estimate, FixedErrors, PointEstimate, Points, below_zero
-from vcomp.estimators.likelihood import PairProducts, choose_engine, errors_of_fixed, least_squares
+from vcomp.estimators.likelihood import choose_engine, errors_of_fixed, least_squares
 from vcomp.estimators.quadratic.anova import (
     ANOVA,
     AnovaTable,
@@ -533,17 +533,14 @@ def fixed_effects_of(
     steps : largest number of products
     """
     first = stats[0]
-    pairs = PairProducts(first)
     at_once = max(1, _ELEMENTS // max(sum(first.sizes) * first.n_fixed, 1))
     betas: list[FloatArray | None] = []
     for part in slices(len(stats), at_once):
-        betas += _solved(pairs, stats[part], values[part], steps)
+        betas += _solved(stats[part], values[part], steps)
     return betas
 
 
-def _solved(
-    pairs: PairProducts, stats: Sequence[CrossProducts], v: FloatArray, steps: int
-) -> list[FloatArray | None]:
+def _solved(stats: Sequence[CrossProducts], v: FloatArray, steps: int) -> list[FloatArray | None]:
     first, b, p = stats[0], len(stats), stats[0].n_fixed
     ends = np.cumsum([0, *first.sizes])
     of_term = np.repeat(np.arange(first.n_terms), first.sizes)
@@ -561,7 +558,7 @@ def _solved(
             for u in range(first.n_terms):
                 if t != u:
                     part = np.ascontiguousarray(x[ends[u] : ends[u + 1]])
-                    out[ends[t] : ends[t + 1]] += pairs.times(t, u, part)
+                    out[ends[t] : ends[t + 1]] += first.times(t, u, part)
         out *= kept
         return out
 

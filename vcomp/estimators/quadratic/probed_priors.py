@@ -21,7 +21,6 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood import (
-    PairProducts,
     Projector,
     SparseSystem,
     affordable_probes,
@@ -82,7 +81,6 @@ class ProbedPriors:
             n_probes = max(_PROBES, affordable_probes(stats) // stats.n_terms)
         self.stats, self.n_probes = stats, n_probes
         self._signs = Rademacher(self.n_probes, seed)
-        self._pairs = PairProducts(stats)
 
     def __str__(self) -> str:
         return str(self._signs)
@@ -154,8 +152,8 @@ class ProbedPriors:
     def _projector(self, w: FloatArray) -> _Projector:
         positive = [t for t in range(self.stats.n_terms) if w[t] > 0.0]
         active = tuple(sorted(positive, key=lambda t: (-self.stats.sizes[t], t)))
-        equations = build_sparse_equations(self.stats, self._pairs, active)
-        return _Projector(self.stats, self._pairs, equations.at(w), w)
+        equations = build_sparse_equations(self.stats, active)
+        return _Projector(self.stats, equations.at(w), w)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +175,6 @@ class _Projector:
     """P at one prior, by solves of Henderson's equations."""
 
     stats: CrossProducts
-    pairs: PairProducts
     system: SparseSystem
     w: FloatArray
 
@@ -200,7 +197,7 @@ class _Projector:
         for t in range(self.stats.n_terms):
             total = self.stats.ZX[t] @ columns.beta
             for u, effects in enumerate(columns.effects):
-                total = total + self.pairs.times(t, u, effects)
+                total = total + self.stats.times(t, u, effects)
             of_terms.append(total)
         return of_terms
 

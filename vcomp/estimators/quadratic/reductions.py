@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.estimators.likelihood import PairProducts, SparseSystem, build_sparse_equations
+from vcomp.estimators.likelihood import SparseSystem, build_sparse_equations
 from vcomp.estimators.quadratic.anova import AnovaTable
 from vcomp.estimators.quadratic.quadratic_forms import TooLargeError
 from vcomp.estimators.quadratic.spaces import DEPENDENT, Coordinates, Space, finest_terms
@@ -352,7 +352,7 @@ class SparseSpace:
         self.stats = stats
         self.terms = terms
         a, b = sorted(finest_terms(stats, terms), key=lambda t: (-stats.sizes[t], t))
-        equations = build_sparse_equations(stats, PairProducts(stats), (a, b))
+        equations = build_sparse_equations(stats, (a, b))
         zero = np.zeros(stats.n_terms + 1)
         zero[[a, b]] = 1.0  # no ridges: both terms are treated as fixed
         self._system, self._pair = equations.at(zero), (a, b)

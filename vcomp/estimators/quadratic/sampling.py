@@ -16,7 +16,6 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood import PairProducts
 from vcomp.estimators.quadratic.quadratic_forms import (
     CHAIN_LIMITS,
     ChainLimits,
@@ -96,7 +95,6 @@ class ProbedForms:
         self._tables, self._v, self._positions = tables, v, tuple(positions)
         self._n, self._k = float(tables.n), tables.n_terms
         self._inside = [a for a in self._positions if a < self._k]
-        self._pairs = PairProducts(tables)
         k = range(self._k)
         self._finer = np.array([[tables.is_finer(a, b) for b in k] for a in k], dtype=bool)
         self._signs = Rademacher(0, seed)
@@ -128,7 +126,7 @@ class ProbedForms:
 
     def _entries(self, u: int, t: int) -> int:
         """Return the number of entries of N_ut."""
-        return self._tables.sizes[t] if u == t else self._pairs.rows(min(u, t), max(u, t)).nnz
+        return self._tables.sizes[t] if u == t else self._tables.table(min(u, t), max(u, t)).nnz
 
     def _after(self, t: int) -> list[int]:
         """Return the terms that are paired with term t: itself and those with more groups."""
@@ -165,7 +163,7 @@ class ProbedForms:
         as pairs are symmetric), and with the residual.
         """
         v, n = self._v, self._tables.group_n
-        h = [self._pairs.times(u, t, x) for u in range(self._k)]
+        h = [self._tables.times(u, t, x) for u in range(self._k)]
         g = {a: h[a] / n[a][:, None] for a in self._inside if not self._finer[a, t]}
         mean = n[t] @ x / self._n
         forms = np.zeros((len(self._positions), len(self._positions), x.shape[1]))
@@ -199,7 +197,7 @@ class ProbedForms:
         """
         n = self._tables.group_n[u]
         fills = [_copies(h), _multiplies(n, mean)]
-        fills += [_gathers(self._pairs.rows(u, a), g[a]) for a in slots]
+        fills += [_gathers(self._tables.table(u, a), g[a]) for a in slots]
         if u in g:
             fills.append(_copies(g[u]))
         return row_products(fills, n.size, mean.size)
@@ -229,7 +227,7 @@ class ProbedForms:
                 elif (a, b) in crossed or (b, a) in crossed:
                     value = crossed[(a, b) if (a, b) in crossed else (b, a)]
                 else:
-                    value = np.einsum("qb,qb->b", g[b], self._pairs.times(b, a, g[a]))
+                    value = np.einsum("qb,qb->b", g[b], self._tables.times(b, a, g[a]))
                 part[i, j] = part[j, i] = value
         return part
 

@@ -219,55 +219,54 @@ def _pair_counts(
     rows: IntArray, cols: IntArray, n_rows: int, n_cols: int, weights: FloatArray, counts: Any
 ) -> tuple[LongArray, IntArray]:
     """Return `indptr` and (n,) `indices`, the last of them unused; write to `counts`."""
-    n = rows.size
-    start = np.zeros(n_cols + 1, np.int64)
+    n, weighted = rows.size, weights.size > 0
+    place = np.zeros(n_cols + 1, np.int64)
     for i in range(n):
-        start[cols[i] + 1] += 1
+        place[cols[i] + 1] += 1
     for j in range(n_cols):
-        start[j + 1] += start[j]
-    weighted = weights.size > 0
+        place[j + 1] += place[j]
     rows_by_col = np.empty(n, np.int32)
-    cols_by_col = np.empty(n, np.int32)
     weights_by_col = np.empty(weights.size)
     for i in range(n):
-        place = start[cols[i]]
-        start[cols[i]] += 1
-        rows_by_col[place] = rows[i]
-        cols_by_col[place] = cols[i]
+        at = place[cols[i]]
+        place[cols[i]] += 1
+        rows_by_col[at] = rows[i]
         if weighted:
-            weights_by_col[place] = weights[i]
+            weights_by_col[at] = weights[i]
 
-    start = np.zeros(n_rows + 1, np.int64)
-    for i in range(n):
-        start[rows[i] + 1] += 1
-    for j in range(n_rows):
-        start[j + 1] += start[j]
-    fill = start[:-1].copy()
-    sorted_cols = np.empty(n, np.int32)
-    sorted_weights = np.empty(weights.size)
-    for i in range(n):
-        place = fill[rows_by_col[i]]
-        fill[rows_by_col[i]] += 1
-        sorted_cols[place] = cols_by_col[i]
-        if weighted:
-            sorted_weights[place] = weights_by_col[i]
-
+    # Now `place` has the ends of the columns, and then `indptr` has those of the rows.
     indptr = np.zeros(n_rows + 1, np.int64)
-    nnz = 0
+    for i in range(n):
+        indptr[rows[i] + 1] += 1
     for g in range(n_rows):
+        indptr[g + 1] += indptr[g]
+    indices = np.empty(n, np.int32)
+    sorted_weights = np.empty(weights.size)
+    i = 0
+    for j in range(n_cols):
+        while i < place[j]:
+            g = rows_by_col[i]
+            at = indptr[g]
+            indptr[g] += 1
+            indices[at] = j
+            if weighted:
+                sorted_weights[at] = weights_by_col[i]
+            i += 1
+
+    nnz = i = 0
+    for g in range(n_rows):
+        end, indptr[g] = indptr[g], nnz
         previous = -1
-        for i in range(start[g], start[g + 1]):
-            if sorted_cols[i] != previous:
-                previous = sorted_cols[i]
-                sorted_cols[nnz] = previous  # read already
+        while i < end:
+            if indices[i] != previous:
+                previous = indices[i]
+                indices[nnz] = previous  # read already
                 counts[nnz] = 0
                 nnz += 1
-            if weighted:
-                counts[nnz - 1] += sorted_weights[i]
-            else:
-                counts[nnz - 1] += 1
-        indptr[g + 1] = nnz
-    return indptr, sorted_cols
+            counts[nnz - 1] += sorted_weights[i] if weighted else 1
+            i += 1
+    indptr[n_rows] = nnz
+    return indptr, indices
 
 
 def connected_sets(
