@@ -7,14 +7,16 @@ import zlib
 import pytest
 
 from vcomp.evals.archives import archive_members, member_content
-from vcomp.evals.log_files import UnreadableError
+from vcomp.evals.json_records import UnreadableError
 
 
 def same_as_zipfile(path):
     """Compare the members with those of zipfile, and return them."""
     with zipfile.ZipFile(path) as stored:
         known = stored.infolist()
-    found = archive_members(path)
+    members = archive_members(path)
+    found = [members.get(name) for name in members.places]
+    assert members.n == len(known)
     assert [
         (m.name, m.flags, m.method, m.crc, m.packed, m.size, m.start) for m in found
     ] == [

@@ -14,7 +14,7 @@ import pytest
 
 import vcomp
 from vcomp.evals.archives import Member, archive_members, member_content
-from vcomp.evals.log_files import UnreadableError
+from vcomp.evals.json_records import UnreadableError
 
 LOGS = Path(__file__).parent / "logs"
 VERSIONS = ("inspect_0.3.112", "inspect_0.3.285")
@@ -56,7 +56,8 @@ def archive(path, samples, header=HEADER, *, start=False, **members):
 
 def members(path):
     """Return the members of an archive by name."""
-    return {member.name: member for member in archive_members(path)}
+    found = archive_members(path)
+    return {name: found.get(name) for name in found.places}
 
 
 def header_of(path):

@@ -60,8 +60,10 @@ def test_they_say_what_the_samples_of_logs_say(tmp_path, path):
     assert len(found.notes) == len(expected.notes)
     if "0.3.285" in str(path):  # samples are not opened: without them the log is the same
         changed = bytearray(content)
-        for member in archive_members(path):
-            if member.name.startswith("samples/"):
+        members = archive_members(path)
+        for name in members.places:
+            if name.startswith("samples/"):
+                member = members.get(name)
                 changed[member.start + 30 + len(member.name) + member.packed // 2] ^= 255
         without.write_bytes(changed)
         assert_frame_equal(vcomp.evals.read(without).table, found.table)
@@ -147,6 +149,41 @@ def test_items_are_those_of_logs_without_summaries(tmp_path):
     logs = vcomp.evals.read(tmp_path)
     assert logs.table["item"].tolist() == ["1", "2", "3"] * 2
     assert logs.notes == ()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"metadata": {"a": 1, "model_usage": {"b": 2}, "c": [{"d": 3}, {"id": 4}]}},
+        {"input": 'what? ,"model_usage":{ },{"id":5,"scores":'},
+        {"input": [{"role": "user", "content": "a"}, {"id": 6, "role": "user", "content": "b"}]},
+        {"role_usage": {"a": [{"b": 1}, {"id": 2}]}},
+        {"error": "boom", "scores": {}},
+        {"started_at": None},
+    ],
+    ids=["plain", "metadata", "text", "messages", "roles", "error", "copied"],
+)
+def test_what_follows_the_scores_does_not_matter(tmp_path, more):
+    names = (
+        "id", "epoch", "input", "target", "metadata", "scores", "model_usage", "role_usage",
+        "started_at", "error",
+    )  # fmt: skip
+    parts = ({}, more, {}, more)
+    summaries = [
+        {name: known[name] for name in names if known.get(name) is not None}
+        for k, part in enumerate(parts)
+        for known in [summary(k, model_usage={"m": {"n": 1}}, role_usage={}) | part]
+    ]
+    samples = [sample(k, **{n: v for n, v in more.items() if n == "input"}) for k in range(4)]
+    tables = []
+    for separators in ((",", ":"), (", ", ": ")):  # the second is parsed whole
+        text = json.dumps(summaries, separators=separators)
+        logs = vcomp.evals.read(archive(tmp_path / "a.eval", samples, text))
+        tables.append((logs.table, logs.unscored, logs.report))
+    for found, expected in zip(*tables, strict=True):
+        assert_frame_equal(found, expected)
+    assert tables[0][2]["samples"].tolist() == [4]
 
 
 def test_errors_of_samples_are_those_of_their_summaries(tmp_path):

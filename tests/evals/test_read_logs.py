@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import vcomp
-from vcomp.evals.run_rows import GrowingLevels
+from vcomp.evals.growing_rows import GrowingLevels
 
 FRAME = pd.DataFrame(
     {

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from vcomp.evals.log_files import LARGEST, UnreadableError
+from vcomp.evals.json_records import UnreadableError
+from vcomp.evals.log_files import LARGEST
 
 _STORED, _DEFLATED, _ZSTD = 0, 8, 93
 
@@ -23,6 +26,9 @@ _LOCAL = struct.Struct("<4s5H3L2H")
 
 _ENTRY = struct.Struct("<4s4x2H4x3L3H8xL")
 """Entry of a member in the directory, without versions, time, disk and attributes."""
+
+_NAME = struct.Struct("<4s4xH18x3H12x")
+"""The same without sizes and place: flags, and lengths of name, extra field and comment."""
 
 _END, _END_OF_LARGE, _PLACE_OF_END = (
     struct.Struct("<4s4H2LH"),
@@ -52,8 +58,29 @@ class Member(NamedTuple):
     start: int
 
 
-def archive_members(path: Path) -> list[Member]:
-    """Return all members; of several with a name the last one counts.
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Members of an archive; each becomes an object when it is used.
+
+    Attributes
+    ----------
+    places : name → place of the entry; of several with a name the last one counts
+    n : number of entries
+    entry : returns the member at a place
+    """
+
+    places: dict[str, int]
+    n: int
+    entry: Callable[[int], Member]
+
+    def get(self, name: str) -> Member | None:
+        """Return the member of a name, or None."""
+        place = self.places.get(name)
+        return None if place is None else self.entry(place)
+
+
+def archive_members(path: Path) -> Members:
+    """Return all members.
 
     Raises
     ------
@@ -63,7 +90,8 @@ def archive_members(path: Path) -> list[Member]:
     try:
         with path.open("rb") as file:
             directory, shift = _directory(file)
-        return list(_entries(directory, shift))
+        places, n = _places(directory)
+        return Members(places, n, partial(_entry, directory, shift))
     except (ValueError, struct.error) as error:
         raise UnreadableError(
             f"its directory of members cannot be read ({error}): the log is half-written or cut "
@@ -92,21 +120,37 @@ def _directory(file: BinaryIO) -> tuple[bytes, int]:
     return file.read(length), end - length - start
 
 
-def _entries(directory: bytes, shift: int) -> Iterator[Member]:
-    at, unpack, length = 0, _ENTRY.unpack_from, len(directory)
+def _places(directory: bytes) -> tuple[dict[str, int], int]:
+    """Return the place of the entry that counts of each name, and the number of entries."""
+    places: dict[str, int] = {}
+    at, n_entries, unpack, length = 0, 0, _NAME.unpack_from, len(directory)
     while at < length:
-        mark, flags, method, crc, packed, size, n, extra, note, start = unpack(directory, at)
+        mark, flags, n, extra, note = unpack(directory, at)
         if mark != b"PK\1\2":
             raise ValueError("an entry is damaged")
-        at += _ENTRY.size + n
-        name = directory[at - n : at].decode("utf-8" if flags & _UTF_8 else "cp437")
-        if _IN_EXTRA in (size, packed, start):
-            wide = _wide(directory[at : at + extra])
-            size = next(wide) if size == _IN_EXTRA else size
-            packed = next(wide) if packed == _IN_EXTRA else packed
-            start = next(wide) if start == _IN_EXTRA else start
-        at += extra + note
-        yield Member(name, flags, method, crc, packed, size, start + shift)
+        name = _decoded(directory[at + _NAME.size : at + _NAME.size + n], flags)
+        places.pop(name, None)
+        places[name] = at
+        at += _NAME.size + n + extra + note
+        n_entries += 1
+    return places, n_entries
+
+
+def _decoded(name: bytes, flags: int) -> str:
+    return str(name, "utf-8" if flags & _UTF_8 or name.isascii() else "cp437")
+
+
+def _entry(directory: bytes, shift: int, at: int) -> Member:
+    """Return the member whose entry is at a place of the directory."""
+    _, flags, method, crc, packed, size, n, extra, _, start = _ENTRY.unpack_from(directory, at)
+    at += _ENTRY.size + n
+    name = _decoded(directory[at - n : at], flags)
+    if _IN_EXTRA in (size, packed, start):
+        wide = _wide(directory[at : at + extra])
+        size = next(wide) if size == _IN_EXTRA else size
+        packed = next(wide) if packed == _IN_EXTRA else packed
+        start = next(wide) if start == _IN_EXTRA else start
+    return Member(name, flags, method, crc, packed, size, start + shift)
 
 
 def _wide(extra: bytes) -> Iterator[int]:
@@ -120,7 +164,7 @@ def _wide(extra: bytes) -> Iterator[int]:
     raise ValueError("an entry has no size")
 
 
-def members_before_damage(path: Path) -> list[Member]:
+def members_before_damage(path: Path) -> Members:
     """Return the members of an archive without a directory, up to the first that is not whole.
 
     They are found by their own headers, one after the other.
@@ -138,7 +182,11 @@ def members_before_damage(path: Path) -> list[Member]:
                 break
             found.append(Member(name, flags, method, crc, packed, whole, start))
             file.seek(end)
-    return found
+    places: dict[str, int] = {}
+    for k, member in enumerate(found):
+        places.pop(member.name, None)
+        places[member.name] = k
+    return Members(places, len(found), found.__getitem__)
 
 
 def member_content(file: BinaryIO, member: Member) -> bytes:

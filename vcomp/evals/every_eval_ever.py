@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from vcomp.evals.log_files import Damage, LogFile, UnreadableError, mapping
+from vcomp.evals.json_records import UnreadableError, mapping
+from vcomp.evals.log_files import Damage, LogFile
 from vcomp.evals.run_rows import (
     Run,
     SampleRows,
+    Unscored,
     Wanted,
     content_hash,
     first_line,
-    number_or_problem,
     within,
 )
 
@@ -44,15 +45,15 @@ def _read_aggregate(file: LogFile, damage: Damage) -> Run:
     stored = file.first
     model = within(stored, "model_info", "id") or within(stored, "model_info", "name")
     evaluation = stored["evaluation_id"]
-    rows = SampleRows(("task", "metric", "score", "problem"), {"model": model, "run": evaluation})
+    rows = SampleRows(("task", "metric"), constant={"model": model, "run": evaluation})
     results = stored["evaluation_results"]
     if within(stored, "eval_library", "name") == "vcomp":  # the mean of the others is no task
         results = [r for r in results if within(r, "evaluation_name") != ALL_TASKS]
     for k, result in enumerate(results, 1):
         with damage.at(f"result {k}"):
             metric = within(result, "metric_config", "metric_name") or "score"
-            score = number_or_problem(within(result, "score_details", "score"))
-            rows.add(mapping(result, "a result")["evaluation_name"], metric, *score)
+            task = mapping(result, "a result")["evaluation_name"]
+            rows.add((task, metric), [within(result, "score_details", "score")])
     return Run(
         file.name,
         NAME,
@@ -80,11 +81,11 @@ def _read_instances(file: LogFile, damage: Damage, wanted: Wanted) -> Run:
             content_hash(within(line, "input", "raw"), within(line, "input", "reference")),
             line.get("evaluation_result_id") or "score", own.get("filter"),
         )  # fmt: skip
-        score, problem = number_or_problem(within(line, "evaluation", "score"))
+        score = within(line, "evaluation", "score")
         if error := line.get("error"):
             failed.add(sample)
-            score, problem = float("nan"), f"failed: {first_line(error)}"
-        rows.add(*result, score, problem, *(own.get(name) for name in wanted.metadata))
+            score = Unscored(f"failed: {first_line(error)}")
+        rows.add((*result, *(own.get(name) for name in wanted.metadata)), [score])
 
     file.objects(damage, add)
     return Run(
@@ -99,5 +100,5 @@ def _read_instances(file: LogFile, damage: Damage, wanted: Wanted) -> Run:
 
 
 _NAMES = (
-    "evaluation", "model", "task", "item", "content", "metric", "filter", "score", "problem",
+    "evaluation", "model", "task", "item", "content", "metric", "filter",
 )  # fmt: skip

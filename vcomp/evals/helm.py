@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from vcomp.evals.log_files import Damage, LogFile, mapping
-from vcomp.evals.run_rows import NOT_SCORED, Run, SampleRows, Wanted, number_or_problem, within
+from vcomp.evals.json_records import mapping
+from vcomp.evals.log_files import Damage, LogFile
+from vcomp.evals.run_rows import NOT_SCORED, Run, SampleRows, Unscored, Wanted, within
 
 NAME = "helm"
 
@@ -39,7 +40,7 @@ def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
         model = found[1] if found else None
         notes.append("There is no run_spec.json beside the statistics: the folder names the run.")
     constant = {"model": model, "task": task, "run": str(file.path.absolute().parent)}
-    samples = _Instances(SampleRows(_Instances.NAMES, constant))
+    samples = _Instances(SampleRows(_Instances.NAMES, constant=constant))
     for k, instance in enumerate(file.records(), 1):
         with damage.at(f"instance {k}"):
             samples.add(mapping(instance, "an instance"))
@@ -58,9 +59,7 @@ def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
 class _Instances:
     """Rows of the statistics of a run."""
 
-    NAMES = (
-        "item", "trial", "perturbation", "metric", "split", "sub_split", "score", "problem",
-    )  # fmt: skip
+    NAMES = ("item", "trial", "perturbation", "metric", "split", "sub_split")
 
     def __init__(self, rows: SampleRows) -> None:
         self.rows = rows
@@ -78,7 +77,7 @@ class _Instances:
             found.add(metric)
             count, total = stat.get("count"), stat.get("sum")
             mean = total / count if count and total is not None else None
-            self.rows.add(*sample, *metric, *number_or_problem(mean))
+            self.rows.add((*sample, *metric), [mean])
 
     def add_missing(self) -> None:
         """Add metrics that samples of the same perturbation have: HELM leaves out NaN."""
@@ -89,4 +88,4 @@ class _Instances:
             splits = {split for _, split, _ in metrics}
             for metric in known[sample[2]]:
                 if metric not in metrics and (metric[1] in splits or not splits):
-                    self.rows.add(*sample, *metric, float("nan"), NOT_SCORED)
+                    self.rows.add((*sample, *metric), [Unscored(NOT_SCORED)])

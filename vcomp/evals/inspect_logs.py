@@ -7,30 +7,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from vcomp.evals.archives import (
-    Member,
+    Members,
     archive_members,
     member_content,
     member_pieces,
     members_before_damage,
 )
-from vcomp.evals.log_files import (
-    UNREADABLE,
-    Damage,
-    LogFile,
-    UnreadableError,
-    mapping,
-    parsed,
-    records,
-)
+from vcomp.evals.json_records import UnreadableError, mapping, parsed, records
+from vcomp.evals.log_files import UNREADABLE, Damage, LogFile
 from vcomp.evals.run_rows import (
     COLUMNS,
     NOT_SCORED,
     Run,
     SampleRows,
+    Unscored,
     Wanted,
+    as_text,
     content_hash,
     first_line,
-    number_or_problem,
     within,
 )
 
@@ -40,6 +34,9 @@ _START, _HEADER, _SUMMARIES = "_journal/start.json", "header.json", "summaries.j
 
 _WITH_CHOICES = (0, 3, 156)
 """The first version whose summaries have choices; it marks logs with invalidated samples."""
+
+_LONG = 1 << 14
+"""Characters of a summary in which its end is looked for."""
 
 _SHORTENED = "(content truncated)"
 """End of a text that a summary shortens."""
@@ -55,6 +52,9 @@ _IN_FOLDER = re.compile(r"(samples/.+_epoch_\d+)/(.+)")
 
 _FAILED = "failed: "
 
+_NO_LABEL = ((None, None, None),)
+"""Metric, scorer and judge of a sample without scores."""
+
 
 def recognises(file: LogFile, _: Wanted) -> bool:
     """Return whether this is a log, by its header or its first member."""
@@ -62,7 +62,8 @@ def recognises(file: LogFile, _: Wanted) -> bool:
         if _START.encode() in file.head or _HEADER.encode() in file.head:
             return True
         try:
-            return any(member.name in (_START, _HEADER) for member in archive_members(file.path))
+            names = archive_members(file.path).places
+            return _START in names or _HEADER in names
         except UnreadableError:
             return False
     spec = file.first.get("eval")
@@ -87,25 +88,22 @@ def _read_archive(file: LogFile, damage: Damage, wanted: Wanted) -> Run:
     except UnreadableError as error:
         damage.add("the archive", str(error))
         members = members_before_damage(file.path)
-    found: dict[str, Member] = {}
-    for member in members:  # in the order of those that count
-        found.pop(member.name, None)
-        found[member.name] = member
     with file.path.open("rb") as stored:
-        start = found.get(_HEADER) or found.get(_START)
+        start = members.get(_HEADER) or members.get(_START)
         if start is None:
             raise UnreadableError(f"there is neither {_HEADER} nor {_START}")
         header = parsed(member_content(stored, start))
-        samples = [n for n in found if n.startswith("samples/") and n.endswith(".json")]
-        log = _of_summaries(stored, found, samples, header, wanted)
+        names = members.places
+        samples = [n for n in names if n.startswith("samples/") and n.endswith(".json")]
+        log = _of_summaries(stored, members, samples, header, wanted)
         if log is None:
-            log = _of_samples(stored, found, samples, header, wanted, damage)
-    return log.run(file.name, damage, len(members) - len(found))
+            log = _of_samples(stored, members, samples, header, wanted, damage)
+    return log.run(file.name, damage, members.n - len(names))
 
 
 def _of_samples(
     stored: BinaryIO,
-    found: Mapping[str, Member],
+    found: Members,
     samples: Iterable[str],
     header: Mapping[str, Any],
     wanted: Wanted,
@@ -117,7 +115,7 @@ def _of_samples(
         if folder is not None and folder[2] != "sample.json":
             continue
         with damage.at(name):
-            sample = parsed(member_content(stored, found[name]))
+            sample = parsed(member_content(stored, found.entry(found.places[name])))
             more = found.get(f"{folder[1]}/metadata.json") if folder else None
             if more is not None:
                 sample["metadata"] = parsed(member_content(stored, more))
@@ -127,7 +125,7 @@ def _of_samples(
 
 def _of_summaries(
     stored: BinaryIO,
-    found: Mapping[str, Member],
+    found: Members,
     samples: Iterable[str],
     header: Mapping[str, Any],
     wanted: Wanted,
@@ -142,12 +140,12 @@ def _of_summaries(
     log = _Log(header, wanted)
     names = iter(samples)
     try:
-        for summary in records(member_pieces(stored, member), [()]):
+        for summary in records(member_pieces(stored, member), [()], _shortened):
             name = f"samples/{summary['id']}_epoch_{summary['epoch']}.json"
             if name != next(names, None):
                 return None
             if not _is_whole(summary):
-                summary = parsed(member_content(stored, found[name]))
+                summary = parsed(member_content(stored, found.entry(found.places[name])))
             elif "error" in summary:
                 summary["error"] = {"message": summary["error"]}
             log.add(summary)
@@ -162,6 +160,21 @@ def _summarises(header: Mapping[str, Any]) -> bool:
     numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
     is_new = numbers is not None and tuple(map(int, numbers.groups())) >= _WITH_CHOICES
     return is_new and not header.get("invalidated")
+
+
+def _shortened(text: str, start: int) -> tuple[str, int] | None:
+    """Return a summary without what follows its scores and is not read, and where it ends.
+
+    Text has its quotes escaped, so that these are keys; deeper ones leave text that is no JSON.
+    """
+    cut = text.find(',"model_usage":', start, start + _LONG)
+    end = text.find('},{"id":', cut, cut + _LONG) if cut >= 0 else -1
+    if end < 0:
+        return None
+    rest = text[cut:end]
+    if '"error":' in rest or '"scores":' in rest or '"started_at":"' not in rest:
+        return None
+    return text[start:cut] + ',"started_at":""}', end + 1
 
 
 def _is_whole(summary: Mapping[str, Any]) -> bool:
@@ -191,8 +204,6 @@ def _texts(asked: str | list[Any]) -> list[Any]:
 class _Log:
     """Rows of the samples of a log."""
 
-    NAMES = ("item", "epoch", "content", "metric", "scorer", "judge", "score", "problem")
-
     def __init__(self, header: Mapping[str, Any], wanted: Wanted) -> None:
         self._header = header
         self._spec = spec = mapping(header.get("eval"), "eval in the header")
@@ -206,7 +217,8 @@ class _Log:
             "solver": spec.get("solver"),
             "run": self._identity(),
         }
-        self.rows = SampleRows((*self.NAMES, *self._metadata), constant)
+        of_samples = ("item", "epoch", "content", *self._metadata)
+        self.rows = SampleRows(of_samples, ("metric", "scorer", "judge"), constant)
         self._judges = _judges(spec)
         self._n, self._failed = 0, 0
 
@@ -229,7 +241,7 @@ class _Log:
         more: tuple[Any, ...] = ()
         if self._metadata:
             more = tuple(map((sample.get("metadata") or {}).get, self._metadata))
-        first = (sample["id"], epoch, _content(sample))
+        own = (sample["id"], epoch, _content(sample), *more)
         self._n += 1
         error, invalid = sample.get("error"), sample.get("invalidation")
         self._failed += bool(error)
@@ -238,13 +250,24 @@ class _Log:
             if error and not scores:
                 message = error.get("message", "") if isinstance(error, dict) else error
                 why = _FAILED + first_line(message)
-            self.rows.add(*first, None, None, None, None, why, *more)
+            self.rows.add(own, [Unscored(why)], _NO_LABEL)
             return
+        labels: list[tuple[str, str, Any]] = []
+        values: list[Any] = []
         for scorer, score in scores.items():
             value = score.get("value") if isinstance(score, dict) else score
             judge = self._judges.get(scorer)
-            for metric, by, one in _leaves(scorer, value, judge):
-                self.rows.add(*first, metric, scorer, by, *_as_number(one), *more)
+            if isinstance(value, dict):  # a metric a key
+                labels += [(key, scorer, judge) for key in value]
+                values += map(_number_of, value.values())
+            elif isinstance(value, list):  # a judge a place
+                labels += [(scorer, scorer, k) for k in range(1, len(value) + 1)]
+                values += map(_number_of, value)
+            else:
+                labels.append((scorer, scorer, judge))
+                values.append(_number_of(value))
+        if values:
+            self.rows.add(own, values, tuple(labels))
 
     def run(self, file: str, damage: Damage, replaced: int) -> Run:
         """Return the run with all samples."""
@@ -268,25 +291,13 @@ class _Log:
         )
 
 
-def _leaves(scorer: str, value: Any, judge: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield metric, judge and value: of a dict a metric a key, of a list a judge a place."""
-    if isinstance(value, dict):
-        for key, one in value.items():
-            yield key, judge, one
-    elif isinstance(value, list):
-        for k, one in enumerate(value, 1):
-            yield scorer, k, one
-    else:
-        yield scorer, judge, value
-
-
-def _as_number(value: Any) -> tuple[float, str | None]:
-    """Return a score as Inspect's metrics have it, or nan and the reason."""
+def _number_of(value: Any) -> Any:
+    """Return the score of a word as Inspect's metrics have it; others as they are."""
     if isinstance(value, str):
         word = value if value in _WORDS else value.lower()
         if word in _WORDS and (word == value or len(word) > 1):
-            return _WORDS[word], None
-    return number_or_problem(value)
+            return _WORDS[word]
+    return value
 
 
 def _judges(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -302,7 +313,7 @@ def _judges(spec: Mapping[str, Any]) -> dict[str, Any]:
             model = role.get("model") if isinstance(role, dict) else role
             model = model or spec.get("model")
         if model is not None:
-            found[name] = model
+            found[name] = as_text(model)
     return found
 
 

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from vcomp.evals.log_files import Damage, LogFile, UnreadableError
-from vcomp.evals.run_rows import Run, SampleRows, Wanted, content_hash, number_or_problem, within
+from vcomp.evals.json_records import UnreadableError
+from vcomp.evals.log_files import Damage, LogFile
+from vcomp.evals.run_rows import Run, SampleRows, Wanted, content_hash, within
 
 NAME = "lighteval"
 
@@ -32,8 +33,8 @@ def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
         "task": named["task"] if named else file.path.stem,
         "run": named["date"] if named else file.name,
     }
-    names = ("item", "content", "metric", "score", "problem", *wanted.metadata)
-    rows, n, repeated = SampleRows(names, constant), 0, 0
+    rows = SampleRows(("item", "content", *wanted.metadata), ("metric",), constant)
+    n, repeated = 0, 0
     try:
         with pq.ParquetFile(file.path) as stored:
             for batch in stored.iter_batches(batch_size=1 << 12, columns=["doc", "metric"]):
@@ -69,5 +70,6 @@ def _add(rows: SampleRows, row: dict[str, Any], wanted: Wanted) -> None:
         raise UnreadableError("doc or metric is missing")
     more = [within(doc, name) for name in wanted.metadata]
     content = content_hash(doc.get("query"), doc.get("choices"))
-    for metric, value in metrics.items():
-        rows.add(doc.get("id"), content, metric, *number_or_problem(value), *more)
+    if metrics:
+        labels = tuple((metric,) for metric in metrics)
+        rows.add((doc.get("id"), content, *more), [*metrics.values()], labels)

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vcomp import display
-from vcomp.evals.log_files import Damage, LogFile, UnreadableError
-from vcomp.evals.run_rows import NO_ROWS, Run, SampleRows, Wanted, number_or_problem
+from vcomp.evals.json_records import UnreadableError
+from vcomp.evals.log_files import Damage, LogFile
+from vcomp.evals.run_rows import NO_ROWS, Run, SampleRows, Wanted
 from vcomp.exceptions import is_real
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def _read_samples(file: LogFile, damage: Damage, metadata: tuple[str, ...]) -> R
         "seed": config.get("random_seed"),
         "model_args": config.get("model_args"),
     }
-    samples = _SampleLines(SampleRows((*_SampleLines.NAMES, *metadata), constant), metadata)
+    rows_of = SampleRows(("item", "filter", "content", *metadata), ("metric", "epoch"), constant)
+    samples = _SampleLines(rows_of, metadata)
     file.objects(damage, samples.add, None if metadata else _shortened)
     rows, n = samples.rows.frame(), len(samples.seen)
     counted = _dict(_dict(results.get("n-samples")).get(task)).get("effective")
@@ -117,8 +119,6 @@ def _shortened(line: bytes) -> bytes:
 class _SampleLines:
     """Rows of the lines, and what was refused in them."""
 
-    NAMES = ("item", "filter", "content", "metric", "epoch", "score", "problem")
-
     def __init__(self, rows: SampleRows, metadata: tuple[str, ...]) -> None:
         self.rows, self._metadata = rows, metadata
         self.seen: set[Any] = set()
@@ -139,18 +139,23 @@ class _SampleLines:
         more: tuple[Any, ...] = ()
         if self._metadata:
             more = tuple(map(_dict(line.get("doc")).get, self._metadata))
-        sample = (item, line.get("filter"), _hash(line.get("doc_hash")))
+        sample = (item, line.get("filter"), _hash(line.get("doc_hash")), *more)
+        scores: list[Any] = []
+        labels: list[tuple[str, int | None]] = []
         n = _repeats(line.get("resps"))
         scored_repeats = False
         for name, value in zip(names, values, strict=True):
             if not isinstance(value, list | tuple | dict):
-                self.rows.add(*sample, name, None, *number_or_problem(value), *more)
+                scores.append(value)
+                labels.append((name, None))
             elif name in _OF_CORPUS or n < 2 or not _are_repeats(value, n):
                 self._refused[name] = self._refused.get(name, 0) + 1
             else:
                 scored_repeats = True
-                for epoch, one in enumerate(value, 1):
-                    self.rows.add(*sample, name, epoch, *number_or_problem(one), *more)
+                scores += value
+                labels += [(name, epoch) for epoch in range(1, n + 1)]
+        if scores:
+            self.rows.add(sample, scores, tuple(labels))
         if n > 1 and not scored_repeats:
             self._repeats = max(self._repeats, n)
 

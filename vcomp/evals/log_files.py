@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import os
 import re
@@ -21,6 +20,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
+from vcomp.evals.json_records import (
+    LONG_ARRAYS,
+    UnreadableError,
+    document_or_none,
+    first_value,
+    parsed,
+    place_in_json,
+    records,
+)
 from vcomp.exceptions import DataError, VcompError, did_you_mean
 
 LARGEST = 1 << 30
@@ -68,10 +76,6 @@ class Damage:
             self.add(place, why_unreadable(error))
 
 
-class UnreadableError(Exception):
-    """A line, member or sample that is not as its format has it; the message says why."""
-
-
 UNREADABLE = (
     UnreadableError,
     OSError,
@@ -96,207 +100,6 @@ def why_unreadable(error: BaseException) -> str:
     return f"it has a value that the format does not have there ({error})"
 
 
-def parsed(text: bytes | str, *, is_object: bool = True) -> Any:
-    """Return JSON, also with NaN and Infinity as some frameworks write them.
-
-    Raises
-    ------
-    UnreadableError
-        If it is not JSON, or not an object.
-    """
-    try:
-        value = json.loads(text if isinstance(text, str) else str(text, "utf-8"))
-    except json.JSONDecodeError as error:
-        is_end = error.pos >= len(error.doc.rstrip()) or "Unterminated" in error.msg
-        why = f"it is not JSON ({error.msg}, character {error.pos + 1})"
-        raise UnreadableError(_ENDS_WITHIN if is_end else why) from None
-    except (ValueError, RecursionError) as error:
-        raise UnreadableError(f"it is not JSON ({error})") from None
-    if is_object and not isinstance(value, dict):
-        raise UnreadableError(f"it is not an object but {_shown(value)}")
-    return value
-
-
-LONG_ARRAYS = (("samples",), ("results", "results"), ())
-"""Keys under which documents of Inspect, promptfoo and HELM have their records."""
-
-
-def records(
-    pieces: Iterator[bytes], paths: Iterable[tuple[str, ...]]
-) -> Generator[Any, None, Any]:
-    """Yield the elements of long arrays of a document, and return the rest with empty ones.
-
-    Only one element is in memory at a time.
-
-    Parameters
-    ----------
-    pieces : of the text
-    paths : keys under which there are arrays; () is a document that is an array
-
-    Raises
-    ------
-    UnreadableError
-        If it is not JSON, or if something follows the document.
-    """
-    text = _JsonText(pieces)
-    rest = yield from _without_elements(text, list(paths))
-    if text.next():
-        raise UnreadableError("something follows the document")
-    return rest
-
-
-def first_value(pieces: Iterator[bytes], paths: Iterable[tuple[str, ...]]) -> Any:
-    """Return the first value of a text with empty arrays at some keys; None without one."""
-    values = _without_elements(_JsonText(pieces), list(paths))
-    try:
-        while True:
-            next(values)
-    except StopIteration as end:
-        return end.value
-    except (UnreadableError, ValueError):
-        return None
-
-
-def _without_elements(text: _JsonText, paths: list[tuple[str, ...]]) -> Generator[Any, None, Any]:
-    start = text.next()
-    if start == "[" and () in paths:
-        for _ in text.places("]"):
-            yield text.value()
-        return []
-    if start != "{" or not any(paths):
-        return text.value()
-    rest: dict[str, Any] = {}
-    for _ in text.places("}"):
-        key = text.value()
-        if not isinstance(key, str) or text.next() != ":":
-            raise UnreadableError("it is not JSON (a key is missing)")
-        text.skip()
-        inner = [path[1:] for path in paths if path and path[0] == key]
-        rest[key] = (yield from _without_elements(text, inner)) if inner else text.value()
-    return rest
-
-
-class _JsonText:
-    """JSON that is decoded one value after the other, also with NaN and Infinity."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._utf_8 = codecs.getincrementaldecoder("utf-8-sig")()
-        self._text, self._at = "", 0
-        self._decode = json.JSONDecoder().raw_decode
-
-    def _longer(self) -> bool:
-        """Add as much text as is left; return whether there was any."""
-        parts = [self._text[self._at :]]
-        size = least = len(parts[0])
-        while size < 2 * least + 1 and (piece := next(self._pieces, b"")):
-            parts.append(self._utf_8.decode(piece))
-            size += len(piece)
-        if len(parts) > 1:
-            self._text, self._at = "".join(parts), 0
-        return len(parts) > 1
-
-    def next(self) -> str:
-        """Return the next character that is not blank, without going on; "" at the end."""
-        if self._at < len(self._text) and self._text[self._at] > " ":
-            return self._text[self._at]
-        while True:
-            self._at = _BLANKS.match(self._text, self._at).end()  # type: ignore[union-attr]
-            if self._at < len(self._text):
-                return self._text[self._at]
-            if not self._longer():
-                return ""
-
-    def skip(self) -> None:
-        """Go on by a character."""
-        self._at += 1
-
-    def value(self) -> Any:
-        """Return the next value.
-
-        Raises
-        ------
-        UnreadableError
-            If it is not JSON.
-        """
-        self.next()
-        while True:
-            try:
-                value, end = self._decode(self._text, self._at)
-            except json.JSONDecodeError as error:
-                is_cut = error.pos + _LITERAL > len(self._text) or "Unterminated" in error.msg
-                if not (is_cut and self._longer()):
-                    why = _ENDS_WITHIN if is_cut else f"it is not JSON ({error.msg})"
-                    raise UnreadableError(why) from None
-                continue
-            except (ValueError, RecursionError) as error:
-                raise UnreadableError(f"it is not JSON ({error})") from None
-            if end + 2 >= len(self._text) and self._longer():
-                continue  # a number may go on, as by e-5
-            self._at = end
-            return value
-
-    def places(self, end: str) -> Iterator[None]:
-        """Yield before each element of an array, or key of an object, and go over its end."""
-        self.skip()
-        mark = self.next()
-        while mark != end:
-            yield
-            mark = self.next()
-            if mark not in (",", end) or not mark:
-                raise UnreadableError(
-                    "it is not JSON (a comma is missing)" if mark else _ENDS_WITHIN
-                )
-            if mark == ",":
-                self.skip()
-        self.skip()
-
-
-_BLANKS = re.compile(r"[ \t\n\r]*")
-
-_LITERAL = 16
-"""Characters of the longest name, such as -Infinity, or escape."""
-
-_ENDS_WITHIN = "it ends within an object: the log is half-written or cut short"
-
-
-def _document(text: bytes) -> Any:
-    """Return JSON of any length; None if it is not JSON."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def place_in_json(text: bytes) -> str:
-    """Return where a text stops being JSON, a clause."""
-    try:
-        json.loads(text)
-    except json.JSONDecodeError as error:
-        return f"it is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
-    except (ValueError, RecursionError) as error:
-        return f"it is not JSON: {error}"
-    return "it is JSON of no known format"
-
-
-def mapping(value: Any, what: str) -> dict[str, Any]:
-    """Return an object of a log.
-
-    Raises
-    ------
-    UnreadableError
-        If it is something else.
-    """
-    if not isinstance(value, dict):
-        raise UnreadableError(f"{what} is not an object but {_shown(value)}")
-    return value
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}…"
-
-
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 """Compression of text by its first bytes."""
 
@@ -305,6 +108,9 @@ _JSON = re.compile(rb"\{|\[\s*(?:$|[\[{\"\]]|(?:-?[\d.]+|true|false|null|NaN)\s*
 
 _LONG_LINE = 1 << 24
 """Bytes of a line that is parsed to find out whether it is an object."""
+
+_BUFFER = 1 << 18
+"""Bytes that are read at a time."""
 
 _FIRST_LINES = 10
 """Lines in which an object is looked for that shows the format of a file of lines."""
@@ -332,7 +138,7 @@ class LogFile:
 
         try:
             if self.packed is None:
-                with self.path.open("rb") as plain:
+                with self.path.open("rb", _BUFFER) as plain:
                     yield plain
             else:
                 with pa.input_stream(str(self.path), compression=self.packed) as stream:
@@ -422,7 +228,7 @@ class LogFile:
         if not self.is_json:
             return None
         with self.opened() as stream:
-            return _document(stream.read())
+            return document_or_none(stream.read())
 
     def records(self) -> Generator[Any, None, Any]:
         """Yield the elements of the long array of a document, and return the rest."""
@@ -451,7 +257,7 @@ class LogFile:
         with self.opened() as stream:
             lines = iter(lambda: stream.readline(_LONG_LINE), b"")
             some = islice((line for line in lines if not line.isspace()), _FIRST_LINES)
-            values = map(_document, some)
+            values = map(document_or_none, some)
             return next((value for value in values if isinstance(value, dict)), {})
 
     @property
@@ -491,7 +297,7 @@ class LogFile:
 
 
 def _pieces(stream: Any) -> Iterator[bytes]:
-    return iter(lambda: stream.read(1 << 18), b"")
+    return iter(lambda: stream.read(_BUFFER), b"")
 
 
 class _Buffered:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from vcomp.evals.log_files import Damage, LogFile, mapping
-from vcomp.evals.run_rows import Run, SampleRows, Wanted, number_or_problem, within
+from vcomp.evals.json_records import mapping
+from vcomp.evals.log_files import Damage, LogFile
+from vcomp.evals.run_rows import Run, SampleRows, Wanted, within
 
 NAME = "mteb"
 
@@ -31,15 +32,13 @@ def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
         "revision": meta.get("revision") or folder.name,
         "experiment": experiment or "none",
     }
-    rows = SampleRows(("split", "subset", "score", "problem"), constant)
+    rows = SampleRows(("split", "subset"), constant=constant)
     n = 0
     for split, scores in result["scores"].items():
         for k, one in enumerate(scores if isinstance(scores, list) else [scores], 1):
             with damage.at(f"{split}, score {k}"):
                 score: dict[str, Any] = mapping(one, "a score")
-                rows.add(
-                    split, score.get("hf_subset"), *number_or_problem(within(score, "main_score"))
-                )
+                rows.add((split, score.get("hf_subset")), [within(score, "main_score")])
                 n += 1
     yield Run(
         file.name,

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from vcomp.evals.log_files import Damage, LogFile, UnreadableError, mapping
+from vcomp.evals.json_records import UnreadableError, mapping
+from vcomp.evals.log_files import Damage, LogFile
 from vcomp.evals.run_rows import (
     NOT_SCORED,
     Run,
     SampleRows,
+    Unscored,
     Wanted,
     first_line,
-    number_or_problem,
     within,
 )
 
@@ -37,7 +38,7 @@ def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
         "seed": within(spec, "run_config", "seed"),
         "run": spec.get("run_id"),
     }
-    events = _Events(SampleRows(_Events.NAMES, constant))
+    events = _Events(SampleRows(("item", "metric", "epoch"), constant=constant))
     file.objects(damage, events.add)
     events.end()
     yield Run(
@@ -55,8 +56,6 @@ def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:
 
 class _Events:
     """Rows of the events that score a sample."""
-
-    NAMES = ("item", "metric", "epoch", "score", "problem")
 
     def __init__(self, rows: SampleRows) -> None:
         self.rows = rows
@@ -87,7 +86,7 @@ class _Events:
 
     def _score(self, item: Any, metric: str, value: Any, counts: dict[str, int]) -> None:
         counts[metric] = counts.get(metric, 0) + 1
-        self.rows.add(item, metric, counts[metric], *number_or_problem(value))
+        self.rows.add((item, metric, counts[metric]), [value])
 
     def end(self) -> None:
         """Add the samples without a score."""
@@ -95,4 +94,4 @@ class _Events:
             if not counts:
                 error = self._errors.get(item)
                 why = NOT_SCORED if error is None else f"failed: {error}"
-                self.rows.add(item, None, 1, float("nan"), why)
+                self.rows.add((item, None, 1), [Unscored(why)])

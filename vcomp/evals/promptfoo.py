@@ -8,14 +8,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vcomp.evals.log_files import Damage, LogFile, UnreadableError, mapping
+from vcomp.evals.json_records import UnreadableError, mapping
+from vcomp.evals.log_files import Damage, LogFile
 from vcomp.evals.run_rows import (
     Run,
     SampleRows,
+    Unscored,
     Wanted,
     content_hash,
     first_line,
-    number_or_problem,
     within,
 )
 
@@ -191,7 +192,7 @@ def _result(how: str, score: Any, named: Mapping[str, Any], why: str) -> dict[st
 
 
 def _samples(wanted: Wanted, constant: Mapping[str, Any]) -> SampleRows:
-    return SampleRows((*_Rows.NAMES, *wanted.metadata), constant)
+    return SampleRows((*_Rows.NAMES, *wanted.metadata), ("metric",), constant)
 
 
 def _repeats(export: Mapping[str, Any]) -> int:
@@ -208,9 +209,7 @@ def _repeats(export: Mapping[str, Any]) -> int:
 class _Rows:
     """Rows of the table for the rows of an export."""
 
-    NAMES = (
-        "model", "provider", "prompt", "item", "epoch", "content", "metric", "score", "problem",
-    )  # fmt: skip
+    NAMES = ("model", "provider", "prompt", "item", "epoch", "content")
 
     def __init__(self, rows: SampleRows, metadata: tuple[str, ...], repeats: int | None) -> None:
         self.rows, self.n, self.failed = rows, 0, 0
@@ -232,17 +231,17 @@ class _Rows:
         item, epoch = self._place(test, (identity, model, prompt, content))
         content = content if asked else 0
         more = [asked.get(name) for name in self._metadata]
-        first = (model, identity, prompt, item, epoch, content)
+        sample = (model, identity, prompt, item, epoch, content, *more)
         self.n += 1
         if row.get("failureReason") == _ERROR or (
             row.get("error") and not row.get("gradingResult")
         ):
             self.failed += 1
             why = f"failed: {first_line(row.get('error') or '')}"
-            self.rows.add(*first, None, float("nan"), why, *more)
+            self.rows.add(sample, [Unscored(why)], ((None,),))
             return
-        for metric, value in {"score": row.get("score"), **(row.get("namedScores") or {})}.items():
-            self.rows.add(*first, metric, *number_or_problem(value), *more)
+        scores = {"score": row.get("score"), **(row.get("namedScores") or {})}
+        self.rows.add(sample, [*scores.values()], tuple((metric,) for metric in scores))
 
     def _place(self, test: int, key: tuple[Any, ...]) -> tuple[int, int]:
         """Return item and repetition: tests are numbered on over repetitions.

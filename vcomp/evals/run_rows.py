@@ -6,14 +6,14 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from vcomp._typing import IntArray
+from vcomp._typing import FloatArray, IntArray
 from vcomp.exceptions import DataError, did_you_mean
-from vcomp.numerics import slices
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,7 @@ COLUMNS = ("model", "task", "item", "epoch", "prompt", "judge", "metric")
 """Columns of the table before the score, in this order."""
 
 _CHUNK = 1 << 10
-"""Rows that are kept as Python objects."""
+"""Samples that are kept as Python objects."""
 
 NOT_SCORED = "not scored"
 
@@ -77,30 +77,61 @@ class Run:
 
 @dataclass(slots=True)
 class SampleRows:
-    """Rows that are collected, and become a frame with categories.
+    """Scores of samples that are collected, and become a frame with categories.
 
     Attributes
     ----------
-    names : of the columns, among them ``score``
+    of_samples : names of the columns that the scores of a sample share
+    of_scores : names of the columns that distinguish them, such as ``metric``
     constant : columns of one value; those without one are left out
     """
 
-    names: tuple[str, ...]
+    of_samples: tuple[str, ...]
+    of_scores: tuple[str, ...] = ()
     constant: Mapping[str, Any] = field(default_factory=dict)
-    _rows: list[tuple[Any, ...]] = field(default_factory=list)
-    _chunks: list[list[Any]] = field(default_factory=list)
+    _samples: list[tuple[Any, ...]] = field(default_factory=list)
+    _scores: list[Any] = field(default_factory=list)
+    _labels: dict[tuple[tuple[Any, ...], ...], int] = field(default_factory=dict)
+    _kinds: list[int] = field(default_factory=list)
+    _chunks: list[dict[str, Any]] = field(default_factory=list)
     _numbers: dict[str, dict[Any, int]] = field(default_factory=dict)
 
-    def add(self, *values: Any) -> None:
-        """Add a row, with None for missing values."""
-        self._rows.append(values)
-        if len(self._rows) == _CHUNK:
+    def add(
+        self,
+        sample: tuple[Any, ...],
+        scores: Sequence[Any],
+        labels: tuple[tuple[Any, ...], ...] = ((),),
+    ) -> None:
+        """Add the scores of a sample.
+
+        Parameters
+        ----------
+        sample : values of the columns of samples, None for missing ones
+        scores : values that :func:`number_or_problem` reads
+        labels : for each score the values of the columns of scores
+        """
+        self._kinds.append(self._labels.setdefault(labels, len(self._labels)))
+        self._samples.append(sample)
+        self._scores += scores
+        if len(self._samples) == _CHUNK:
             self._flush()
 
     def _flush(self) -> None:
-        columns = zip(self.names, zip(*self._rows, strict=True), strict=False)
-        self._chunks.append([self._array(name, values) for name, values in columns])
-        self._rows.clear()
+        """Make columns of the samples; few kinds of them differ in the labels of their scores."""
+        sizes, kinds = np.array(list(map(len, self._labels))), np.array(self._kinds)
+        repeats = sizes[kinds]
+        ends = np.cumsum(repeats)
+        places = np.arange(ends[-1])
+        places += np.repeat((np.cumsum(sizes) - sizes)[kinds] - (ends - repeats), repeats)
+        flat = zip(*(label for labels in self._labels for label in labels), strict=True)
+        chunk = {n: self._array(n, v)[places] for n, v in zip(self.of_scores, flat, strict=False)}
+        for name, values in zip(self.of_samples, zip(*self._samples, strict=True), strict=False):
+            chunk[name] = np.repeat(self._array(name, values), repeats)
+        chunk["score"], problems = numbers_or_problems(self._scores)
+        chunk["problem"] = self._array("problem", problems or [None] * len(self._scores))
+        self._chunks.append(chunk)
+        for some in (self._samples, self._scores, self._labels, self._kinds):
+            some.clear()
 
     def _array(self, name: str, values: Sequence[Any]) -> Any:
         if name not in _NUMBERS:
@@ -112,10 +143,10 @@ class SampleRows:
         """Return all rows, without a column of epochs if they have none."""
         import pandas as pd
 
-        if self._rows:
+        if self._samples:
             self._flush()
-        parts = zip(*self._chunks, strict=True)
-        columns = dict(zip(self.names, map(np.concatenate, parts), strict=False))
+        names = list(self._chunks[0]) if self._chunks else []
+        columns = {name: np.concatenate([c.pop(name) for c in self._chunks]) for name in names}
         self._chunks.clear()
         one = np.zeros(len(columns["score"]) if columns else 0, np.int8)
         found: dict[str, Any] = {
@@ -124,7 +155,7 @@ class SampleRows:
             if value is not None and name not in columns
         }
         for name, values in columns.items():
-            if name not in _NUMBERS:
+            if name in self._numbers:
                 found[name] = _levels(values, self._numbers.pop(name))
             elif name != "epoch":
                 found[name] = values
@@ -136,7 +167,6 @@ class SampleRows:
 _NO_EPOCH = np.iinfo(np.int64).min
 
 _NUMBERS: dict[str, tuple[Any, Any]] = {
-    "score": (np.float64, math.nan),
     "content": (np.uint64, 0),
     "epoch": (np.int64, _NO_EPOCH),
 }
@@ -155,6 +185,8 @@ def _numbered(values: Sequence[Any], known: dict[Any, int]) -> IntArray:
         new = dict.fromkeys(values)
     for value in new:
         known.setdefault(value, len(known))
+    if len(new) == 1:
+        return np.full(len(values), known[values[0]], np.int32)
     return np.fromiter(map(known.__getitem__, values), np.int32, len(values))
 
 
@@ -199,7 +231,7 @@ def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
             )
             continue
         missing = [
-            pd.Categorical.from_codes(np.full(n, -1, np.int8), _no_levels())
+            pd.Categorical.from_codes(np.full(n, -1, np.int8), no_levels())
             if part is None
             else part
             for part, n in own
@@ -208,7 +240,7 @@ def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
         known = sorted(distinct.values(), key=lambda c: len(c.categories))
         if all(_begins(known[-1].categories, c.categories) for c in known[:-1]):
             # Levels that were numbered as they came have the numbers that they had before.
-            united = known[-1].categories if known else _no_levels()
+            united = known[-1].categories if known else no_levels()
             codes = [c.codes for c in missing]
         else:
             united = union_categoricals(list(distinct.values())).categories
@@ -223,198 +255,6 @@ def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def _begins(whole: pd.Index, levels: pd.Index) -> bool:
     return bool(whole[: len(levels)].equals(levels))
-
-
-_DIRECT = 2**20
-"""Range of whole numbers that are looked up in a table, however few they are."""
-
-_BLOCK = 2**15
-"""Values that are looked up at once, so that they stay in a core's cache."""
-
-
-class _Growing:
-    """Values that are added in batches, in memory that grows where it is.
-
-    Parameters
-    ----------
-    kind : of the values, which becomes wider if later ones need it
-    missing : value of rows without one
-    size : expected number of rows
-    """
-
-    def __init__(self, kind: Any, missing: Any, size: int) -> None:
-        self._values: Any = np.empty(size, kind)
-        self._missing, self._n = missing, 0
-
-    def add(self, values: Any) -> None:
-        """Add a batch of numbers."""
-        self._room(len(values), values.dtype)[:] = values
-
-    def fill(self, n: int) -> None:
-        """Let the rows up to a number, if they have no value, be missing ones."""
-        self._room(n - self._n, self._values.dtype)[:] = self._missing
-
-    def made(self, n: int) -> Any:
-        """Return the values of n rows; none can be added after that."""
-        self.fill(n)
-        self._values.resize(n, refcheck=False)
-        return self._values
-
-    def _room(self, n: int, kind: Any) -> Any:
-        """Return memory of the next n values."""
-        wider, end = np.promote_types(self._values.dtype, kind), self._n + n
-        if wider != self._values.dtype:
-            before, self._values = self._values, np.empty(self._values.size, wider)
-            self._values[: self._n] = before[: self._n]
-        if end > self._values.size:
-            self._values.resize(max(end, self._values.size * 3 // 2), refcheck=False)
-        room, self._n = self._values[self._n : end], end
-        return room
-
-
-class GrowingLevels(_Growing):
-    """Levels that are text, numbered as they come; missing values and empty text have none.
-
-    Parameters
-    ----------
-    size : expected number of rows
-    """
-
-    def __init__(self, size: int = 0) -> None:
-        super().__init__(np.int8, -1, size)
-        self._number: dict[str, int] = {}
-        self._table = 0, np.zeros(0, np.int32)  # the first whole number, and numbers of levels
-        self._known: dict[str, tuple[pd.Index, IntArray]] = {}
-
-    def add(self, values: Any) -> None:
-        """Add a batch of values.
-
-        Parameters
-        ----------
-        values : a Series, whose levels are text, numbers or anything that :func:`as_text` names
-        """
-        import pandas as pd
-
-        if isinstance(values.dtype, np.dtype) and values.dtype.kind == "i" and len(values):
-            self._add_integers(values.to_numpy())
-            return
-        if isinstance(values.dtype, pd.CategoricalDtype):
-            codes, distinct = values.cat.codes.to_numpy(), values.cat.categories
-        else:
-            try:
-                codes, distinct = pd.factorize(values)
-            except TypeError:  # lists or objects, which have no hash
-                codes, distinct = np.arange(len(values)), values
-        if pd.api.types.infer_dtype(distinct, skipna=False) == "string":
-            numbers = self._places("string", pd.Index(distinct))
-        else:
-            numbers = self._numbers(distinct.tolist())
-        self._look_up(codes, -1, np.append(np.int32(-1), numbers))
-
-    def made(self, n: int) -> pd.Categorical:
-        """Return the levels of n rows; none can be added after that."""
-        import pandas as pd
-
-        levels = pd.Index(list(self._number)) if self._number else _no_levels()
-        return pd.Categorical.from_codes(super().made(n), levels, validate=False)
-
-    def _look_up(self, values: IntArray, first: int, numbers: IntArray) -> Any:
-        """Add values by a table of the numbers of their levels; return these."""
-        # pandas stores codes in the same bytes.
-        kind = np.min_scalar_type(-len(self._number) - 2)
-        room = self._room(values.size, kind)
-        numbers = numbers.astype(room.dtype, copy=False)
-        for some in slices(values.size, _BLOCK):
-            at = np.subtract(values[some], first, dtype=np.intp)
-            np.take(numbers, at, out=room[some], mode="clip")
-        return room
-
-    def _add_integers(self, values: IntArray) -> None:
-        """Add whole numbers, by a table if their range is small."""
-        import pandas as pd
-
-        start, table = self._table
-        low, end = int(values.min()), int(values.max()) + 1
-        if table.size:
-            low, end = min(low, start), max(end, start + table.size)
-        if end - low > max(_DIRECT, values.size):
-            super().add(self._places("integer", pd.Index(values)))
-            return
-        if end - low > table.size:
-            wider = np.full(end - low, -1, np.int32)
-            wider[start - low :][: table.size] = table
-            start, table = self._table = low, wider
-        found = self._look_up(values, start, table)
-        if found.min() < 0:
-            new = pd.unique(values[found < 0])
-            table[new.astype(np.int64) - start] = self._numbers(new.tolist())
-            self._n -= values.size
-            self._look_up(values, start, table)
-
-    def _places(self, kind: str, values: pd.Index) -> IntArray:
-        """Return the numbers of values of a kind; most of them are known already."""
-        known, numbers = self._known.get(kind, (values[:0], np.zeros(0, np.int32)))
-        places = known.get_indexer(values)
-        is_new = places < 0
-        if is_new.any():
-            new = values[is_new].unique()
-            known = known.append(new)
-            numbers = np.append(numbers, self._numbers(new.tolist()))
-            self._known[kind] = known, numbers
-            places = known.get_indexer(values)
-        return numbers[places]
-
-    def _numbers(self, values: Sequence[Any]) -> IntArray:
-        texts, number = map(_text_or_none, values), self._number
-        return np.array(
-            [-1 if text is None else number.setdefault(text, len(number)) for text in texts],
-            dtype=np.int32,
-        )
-
-
-class GrowingRows:
-    """Rows that are added in batches, and become a frame with categories.
-
-    Parameters
-    ----------
-    size : expected number of rows
-    """
-
-    def __init__(self, size: int) -> None:
-        self._size, self._n = size, 0
-        self._columns: dict[str, _Growing] = {}
-
-    def add(self, n: int, columns: Mapping[str, Any]) -> None:
-        """Add rows; columns that they lack are missing, and an epoch is 1.
-
-        Parameters
-        ----------
-        n : number of rows
-        columns : numbers of ``score`` and ``epoch``, and a Series of the levels of each other one
-        """
-        if not n:
-            return
-        for name, values in columns.items():
-            if name not in self._columns:
-                numbers = {"score": (float, np.nan), "epoch": (np.int16, 1)}.get(name)
-                self._columns[name] = (
-                    _Growing(*numbers, self._size) if numbers else GrowingLevels(self._size)
-                )
-            self._columns[name].fill(self._n)
-            self._columns[name].add(values)
-        self._n += n
-
-    def frame(self) -> pd.DataFrame:
-        """Return all rows; none can be added after that."""
-        import pandas as pd
-
-        columns = {name: column.made(self._n) for name, column in self._columns.items()}
-        return pd.DataFrame(columns, copy=False)
-
-
-def _text_or_none(value: Any) -> str | None:
-    is_missing = value is None or (isinstance(value, float) and value != value)
-    return None if is_missing or (isinstance(value, str) and not value) else as_text(value)
 
 
 def renamed(table: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
@@ -470,7 +310,8 @@ def named_within(table: pd.DataFrame, outer: str, inner: str, rows: Any) -> pd.C
     return found.remove_unused_categories()
 
 
-def _no_levels() -> pd.Index:
+def no_levels() -> pd.Index:
+    """Return an index of text without levels."""
     import pandas as pd
 
     return pd.Index(["x"])[:0]
@@ -493,6 +334,23 @@ def as_text(value: Any) -> str:
     if isinstance(value, dict | list):
         return json.dumps(value, sort_keys=True)
     return str(value)
+
+
+class Unscored(NamedTuple):
+    """The reason of a missing score, in its place."""
+
+    why: str
+
+
+def numbers_or_problems(values: Sequence[Any]) -> tuple[FloatArray, list[str | None] | None]:
+    """Return scores, and the reason of each missing one; None instead if none is missing."""
+    with suppress(OverflowError):  # of a whole number
+        if set(map(type, values)) <= {float, int, bool}:
+            scores = np.array(values, float)
+            if np.isfinite(scores).all():
+                return scores, None
+    numbers, problems = zip(*map(number_or_problem, values), strict=True)
+    return np.array(numbers, float), list(problems) if any(problems) else None
 
 
 def number_or_problem(value: Any) -> tuple[float, str | None]:
@@ -525,6 +383,8 @@ def number_or_problem(value: Any) -> tuple[float, str | None]:
         if math.isnan(number):
             return math.nan, NOT_SCORED
         return (number, None) if math.isfinite(number) else (math.nan, f"not finite: {number}")
+    if isinstance(value, Unscored):
+        return math.nan, value.why
     return math.nan, f"not a number but a {type(value).__name__}"
 
 
@@ -543,7 +403,8 @@ def within(value: Any, *keys: str) -> Any:
 
 def content_hash(*parts: Any) -> int:
     """Return a number made of the content of an item, equal for equal content and never 0."""
-    digest = hashlib.blake2b(_IN_ASCII(parts).encode(), digest_size=8).digest()
+    texts = ("null" if part is None else _IN_ASCII(part) for part in parts)
+    digest = hashlib.blake2b(f"[{', '.join(texts)}]".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") or 1
 
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp.evals.log_files import Damage, LogFile, UnreadableError, parsed
-from vcomp.evals.run_rows import NOT_SCORED, GrowingRows, Run, Wanted, number_or_problem
+from vcomp.evals.growing_rows import GrowingRows
+from vcomp.evals.json_records import UnreadableError, parsed
+from vcomp.evals.log_files import Damage, LogFile
+from vcomp.evals.run_rows import NOT_SCORED, Run, Wanted, numbers_or_problems
 from vcomp.exceptions import DataError
 from vcomp.numerics import ahead
 
@@ -169,10 +171,7 @@ def _scores(values: Any) -> tuple[Any, list[str | None] | None]:
         for k in np.flatnonzero(~np.isfinite(scores)):
             problems[k] = NOT_SCORED if np.isnan(scores[k]) else f"not finite: {scores[k]}"
         return np.where(np.isfinite(scores), scores, np.nan), problems
-    pairs = [number_or_problem(value) for value in _with_none(values)]
-    problems = [p for _, p in pairs]
-    is_whole = all(problem is None for problem in problems)
-    return np.array([s for s, _ in pairs], dtype=float), None if is_whole else problems
+    return numbers_or_problems(_with_none(values))
 
 
 def _with_none(values: Any) -> list[Any]:

@@ -1,0 +1,231 @@
+"""JSON of logs: values, and documents whose records are decoded one after the other."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+
+class UnreadableError(Exception):
+    """A line, member or sample that is not as its format has it; the message says why."""
+
+
+def parsed(text: bytes | str, *, is_object: bool = True) -> Any:
+    """Return JSON, also with NaN and Infinity as some frameworks write them.
+
+    Raises
+    ------
+    UnreadableError
+        If it is not JSON, or not an object.
+    """
+    try:
+        value = json.loads(text if isinstance(text, str) else str(text, "utf-8"))
+    except json.JSONDecodeError as error:
+        is_end = error.pos >= len(error.doc.rstrip()) or "Unterminated" in error.msg
+        why = f"it is not JSON ({error.msg}, character {error.pos + 1})"
+        raise UnreadableError(_ENDS_WITHIN if is_end else why) from None
+    except (ValueError, RecursionError) as error:
+        raise UnreadableError(f"it is not JSON ({error})") from None
+    if is_object and not isinstance(value, dict):
+        raise UnreadableError(f"it is not an object but {_shown(value)}")
+    return value
+
+
+Shortened: TypeAlias = "Callable[[str, int], tuple[str, int] | None]"
+
+LONG_ARRAYS = (("samples",), ("results", "results"), ())
+"""Keys under which documents of Inspect, promptfoo and HELM have their records."""
+
+
+def records(
+    pieces: Iterator[bytes], paths: Iterable[tuple[str, ...]], shortened: Shortened | None = None
+) -> Generator[Any, None, Any]:
+    """Yield the elements of long arrays of a document, and return the rest with empty ones.
+
+    Only one element is in memory at a time.
+
+    Parameters
+    ----------
+    pieces : of the text
+    paths : keys under which there are arrays; () is a document that is an array
+    shortened : returns an element that begins at a place without keys that are not read, and where
+        it ends; None, or what is no JSON, lets the element be read whole
+
+    Raises
+    ------
+    UnreadableError
+        If it is not JSON, or if something follows the document.
+    """
+    text = _JsonText(pieces)
+    rest = yield from _without_elements(text, list(paths), shortened)
+    if text.next():
+        raise UnreadableError("something follows the document")
+    return rest
+
+
+def first_value(pieces: Iterator[bytes], paths: Iterable[tuple[str, ...]]) -> Any:
+    """Return the first value of a text with empty arrays at some keys; None without one."""
+    values = _without_elements(_JsonText(pieces), list(paths))
+    try:
+        while True:
+            next(values)
+    except StopIteration as end:
+        return end.value
+    except (UnreadableError, ValueError):
+        return None
+
+
+def _without_elements(
+    text: _JsonText, paths: list[tuple[str, ...]], shortened: Shortened | None = None
+) -> Generator[Any, None, Any]:
+    start = text.next()
+    if start == "[" and () in paths:
+        for _ in text.places("]"):
+            yield text.value(shortened)
+        return []
+    if start != "{" or not any(paths):
+        return text.value()
+    rest: dict[str, Any] = {}
+    for _ in text.places("}"):
+        key = text.value()
+        if not isinstance(key, str) or text.next() != ":":
+            raise UnreadableError("it is not JSON (a key is missing)")
+        text.skip()
+        inner = [path[1:] for path in paths if path and path[0] == key]
+        rest[key] = (
+            (yield from _without_elements(text, inner, shortened)) if inner else text.value()
+        )
+    return rest
+
+
+class _JsonText:
+    """JSON that is decoded one value after the other, also with NaN and Infinity."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._utf_8 = codecs.getincrementaldecoder("utf-8-sig")()
+        self._text, self._at = "", 0
+        self._decode = json.JSONDecoder().raw_decode
+
+    def _longer(self) -> bool:
+        """Add as much text as is left; return whether there was any."""
+        parts = [self._text[self._at :]]
+        size = least = len(parts[0])
+        while size < 2 * least + 1 and (piece := next(self._pieces, b"")):
+            parts.append(self._utf_8.decode(piece))
+            size += len(piece)
+        if len(parts) > 1:
+            self._text, self._at = "".join(parts), 0
+        return len(parts) > 1
+
+    def next(self) -> str:
+        """Return the next character that is not blank, without going on; "" at the end."""
+        if self._at < len(self._text) and self._text[self._at] > " ":
+            return self._text[self._at]
+        while True:
+            self._at = _BLANKS.match(self._text, self._at).end()  # type: ignore[union-attr]
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._longer():
+                return ""
+
+    def skip(self) -> None:
+        """Go on by a character."""
+        self._at += 1
+
+    def value(self, shortened: Shortened | None = None) -> Any:
+        """Return the next value.
+
+        Raises
+        ------
+        UnreadableError
+            If it is not JSON.
+        """
+        self.next()
+        found = None if shortened is None else shortened(self._text, self._at)
+        if found is not None:
+            text, end = found
+            with suppress(ValueError, RecursionError):
+                value, n = self._decode(text)
+                if n == len(text):
+                    self._at = end
+                    return value
+        while True:
+            try:
+                value, end = self._decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                is_cut = error.pos + _LITERAL > len(self._text) or "Unterminated" in error.msg
+                if not (is_cut and self._longer()):
+                    why = _ENDS_WITHIN if is_cut else f"it is not JSON ({error.msg})"
+                    raise UnreadableError(why) from None
+                continue
+            except (ValueError, RecursionError) as error:
+                raise UnreadableError(f"it is not JSON ({error})") from None
+            if end + 2 >= len(self._text) and self._longer():
+                continue  # a number may go on, as by e-5
+            self._at = end
+            return value
+
+    def places(self, end: str) -> Iterator[None]:
+        """Yield before each element of an array, or key of an object, and go over its end."""
+        self.skip()
+        mark = self.next()
+        while mark != end:
+            yield
+            mark = self.next()
+            if mark not in (",", end) or not mark:
+                raise UnreadableError(
+                    "it is not JSON (a comma is missing)" if mark else _ENDS_WITHIN
+                )
+            if mark == ",":
+                self.skip()
+        self.skip()
+
+
+_BLANKS = re.compile(r"[ \t\n\r]*")
+
+_LITERAL = 16
+"""Characters of the longest name, such as -Infinity, or escape."""
+
+_ENDS_WITHIN = "it ends within an object: the log is half-written or cut short"
+
+
+def document_or_none(text: bytes) -> Any:
+    """Return JSON of any length; None if it is not JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def place_in_json(text: bytes) -> str:
+    """Return where a text stops being JSON, a clause."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return f"it is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+    except (ValueError, RecursionError) as error:
+        return f"it is not JSON: {error}"
+    return "it is JSON of no known format"
+
+
+def mapping(value: Any, what: str) -> dict[str, Any]:
+    """Return an object of a log.
+
+    Raises
+    ------
+    UnreadableError
+        If it is something else.
+    """
+    if not isinstance(value, dict):
+        raise UnreadableError(f"{what} is not an object but {_shown(value)}")
+    return value
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
