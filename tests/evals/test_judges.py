@@ -24,6 +24,12 @@ KRIPPENDORFF = np.array([
 ]).T  # fmt: skip
 
 
+def powered(*arguments, **options):
+    """The prediction-powered mean with its standard error; equal answers do not show one."""
+    mean, parts, df, lam = powered_mean(*arguments, **options)
+    return mean, math.sqrt(parts @ parts) or nan, df, lam
+
+
 def long(ratings, **columns):
     """A row a rating of items × judges."""
     item, judge = np.indices(ratings.shape)
@@ -563,7 +569,7 @@ def test_anchored_means_are_prediction_powered(name):
     df = sum(ours) ** 2 / (ours[0] ** 2 / 13 + ours[1] ** 2 / 24)
     assert row["df"] == pytest.approx(df, rel=1e-10)
     labels = np.where(LABELLED, 1.0 * y, nan)
-    mean, error, _, _ = powered_mean(f, labels, ITEM, lam=1.0)
+    mean, error, _, _ = powered(f, labels, ITEM, lam=1.0)
     assert (mean, error) == (
         pytest.approx(of_one, rel=1e-12),
         pytest.approx(error_of_one, rel=1e-12),
@@ -652,12 +658,10 @@ def test_half_answers_of_right_and_wrong_are_added():
 def test_answers_of_an_item_are_one_cluster():
     """Twice the same answers have the error of one."""
     labels = np.where(LABELLED, 1.0 * Y, nan)
-    once = powered_mean(F, labels, ITEM)
-    twice = powered_mean(np.tile(F, 2), np.tile(labels, 2), np.tile(ITEM, 2))
+    once = powered(F, labels, ITEM)
+    twice = powered(np.tile(F, 2), np.tile(labels, 2), np.tile(ITEM, 2))
     assert twice[1] == pytest.approx(once[1] * np.sqrt(1.0), rel=2e-3)  # λ has n − 1
-    fixed = [
-        powered_mean(np.tile(F, k), np.tile(labels, k), np.tile(ITEM, k), 0.5) for k in (1, 2)
-    ]
+    fixed = [powered(np.tile(F, k), np.tile(labels, k), np.tile(ITEM, k), 0.5) for k in (1, 2)]
     np.testing.assert_allclose(*fixed, rtol=1e-12)
 
 
@@ -666,7 +670,7 @@ def test_tasks_have_equal_weights():
     row = vcomp.evals.judges(data, human="gold").anchored.loc["f"]
     labels, parts = np.where(LABELLED, 1.0 * Y, nan), []
     for own in (ITEM % 3 == 0, ITEM % 3 != 0):
-        parts.append(powered_mean(F[own], labels[own], ITEM[own]))
+        parts.append(powered(F[own], labels[own], ITEM[own]))
     mean, error, df, _ = np.array(parts).T
     assert row["estimate"] == pytest.approx(mean.mean(), rel=1e-12)
     assert row["std_error"] == pytest.approx(math.sqrt((error**2).sum()) / 2, rel=1e-12)
@@ -861,11 +865,11 @@ def test_rows_without_a_judge_are_left_out(table):
 def test_equal_labels_show_no_error(scale):
     labels = scale * np.array([0.1, 0.1, 0.1, nan, nan, nan])
     rated = scale * np.arange(6.0)
-    mean, error, _, _ = powered_mean(rated, labels, np.arange(6))
+    mean, error, _, _ = powered(rated, labels, np.arange(6))
     assert mean == pytest.approx(0.1 * scale, rel=1e-15)
     assert math.isnan(error)
-    varied = powered_mean(rated, scale * np.array([1, 3, 2, nan, nan, nan]), np.arange(6))
-    plain = powered_mean(np.arange(6.0), np.array([1, 3, 2, nan, nan, nan]), np.arange(6))
+    varied = powered(rated, scale * np.array([1, 3, 2, nan, nan, nan]), np.arange(6))
+    plain = powered(np.arange(6.0), np.array([1, 3, 2, nan, nan, nan]), np.arange(6))
     assert np.array(varied)[:2] / scale == pytest.approx(np.array(plain)[:2], rel=1e-12)
     assert varied[2:] == pytest.approx(plain[2:], rel=1e-12)
 

@@ -16,7 +16,7 @@ import vcomp
 from tests.helpers.examples import examples
 from tests.helpers.printed_tables import fixed_column, printed_columns
 from vcomp.exceptions import EstimationError, PlanError
-from vcomp.inference.intervals.component_squares import robust_covariance
+from vcomp.inference.intervals import FromComponents
 from vcomp.model import record_of
 from vcomp.presets.component_sums import SummedComponents
 from vcomp.presets.gauge import _GRADES, _categories, _grade, _pooling
@@ -427,7 +427,8 @@ def test_robust_intervals():
     row = found.table.loc["repeatability"]
     wanted = res.quantity("Residual", interval="robust")
     np.testing.assert_allclose([row.low, row.high], [wanted.low, wanted.high], rtol=1e-12)
-    spread = np.sqrt(np.diag(robust_covariance(record_of(res).robust_components())))
+    source = FromComponents(record_of(res).robust_components(), "robust")
+    spread = np.sqrt(np.diag(source.robust_covariance))
     assert row.se == pytest.approx(spread[-1], rel=1e-12)
     text = " ".join(str(found).split())
     assert "95 % intervals: robust modified large sample." in text

@@ -20,9 +20,16 @@ _NONE = 1e-12
 
 
 def powered_mean(
-    judged: FloatArray, labels: FloatArray, items: LongArray, lam: float | None = None
-) -> tuple[float, float, float, float]:
-    """Return the prediction-powered mean, its standard error, degrees of freedom and λ.
+    judged: FloatArray,
+    labels: FloatArray,
+    items: LongArray,
+    lam: float | None = None,
+    *,
+    is_binary: bool = False,
+) -> tuple[float, FloatArray, float, float]:
+    """Return the prediction-powered mean, what items add to its error, degrees of freedom and λ.
+
+    The squares of the second, of the sorted items, add up to the squared standard error.
 
     Parameters
     ----------
@@ -30,6 +37,9 @@ def powered_mean(
     labels : (answers,) labels, nan where there are none
     items : (answers,) codes of the items, which are sampled
     lam : weight λ of the judges; the power-tuned one if None
+    is_binary : whether all labels and ratings are 0 or 1. The last number of the second is then of
+        half an answer of each pair of values more (Agresti and Min, 2005): few labels may show
+        none of the errors of judges
 
     Notes
     -----
@@ -48,24 +58,6 @@ def powered_mean(
 
     Angelopoulos, A. N., Duchi, J. C. and Zrnic, T. (2023). PPI++: efficient prediction-powered
     inference. arXiv:2311.01453.
-    """
-    mean, sums, df, lam = _powered(judged, labels, items, lam)
-    # Equal answers do not show an error.
-    return mean, math.sqrt(float(sums @ sums)) or math.nan, df, lam
-
-
-def _powered(
-    judged: FloatArray,
-    labels: FloatArray,
-    items: LongArray,
-    lam: float | None = None,
-    *,
-    is_binary: bool = False,
-) -> tuple[float, FloatArray, float, float]:
-    """Return the mean, what each of the sorted items adds to its error, and the rest.
-
-    Of 0/1 labels and ratings the last number is of half an answer of each pair of values more
-    (Agresti and Min, 2005): few labels may show none of the errors of judges.
     """
     known = np.isfinite(labels)
     n, N = int(known.sum()), int((~known).sum())
@@ -152,10 +144,12 @@ def anchored_mean(
     for task in np.unique(tasks):
         own = tasks == task
         alone = own & known
-        _, sums, _, _ = _powered(judged[alone], labels[alone], items[alone])
+        _, sums, _, _ = powered_mean(judged[alone], labels[alone], items[alone])
         plain.append((np.unique(items[alone]), sums))
         said = float(labels[alone].mean()) if alone.any() else math.nan
-        mean, sums, df, lam = _powered(judged[own], labels[own], items[own], is_binary=is_binary)
+        mean, sums, df, lam = powered_mean(
+            judged[own], labels[own], items[own], is_binary=is_binary
+        )
         codes = np.unique(items[own])
         # Half answers are of no item, and of this task.
         more = -1 - np.arange(sums.size - codes.size) - 2 * len(powered)

@@ -23,7 +23,6 @@ from vcomp.inference.intervals import (
     FromComponents,
     IntervalSource,
     Limits,
-    robust_covariance,
     unbiased_covariance,
 )
 from vcomp.model.record import FitRecord
@@ -422,8 +421,7 @@ def covariance_beside(record: FitRecord, source: IntervalSource) -> FloatArray:
     Rows and columns of components that are held or at their bound are nan.
     """
     if isinstance(source, FromComponents) and source.interval == "robust":
-        robust = robust_covariance(source.components)
-        k = len(record.estimate.names)
+        k, robust = len(record.estimate.names), source.robust_covariance
         return np.full((k, k), np.nan) if robust is None else robust
     return next(iter(record.estimate.covariances.values()))
 

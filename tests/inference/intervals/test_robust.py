@@ -16,11 +16,11 @@ import vcomp
 from tests.helpers.examples import examples
 from vcomp.estimators.likelihood import prediction_engine
 from vcomp.exceptions import EstimationError
+from vcomp.inference.intervals import FromComponents
 from vcomp.inference.intervals.component_squares import (
     _Relation,
     _variances,
     mean_squares,
-    robust_covariance,
     robust_mean_squares,
     with_influences,
 )
@@ -417,8 +417,9 @@ def test_mean_squares_are_not_robust_without_influences_or_variances():
     components = fitted("s x t")[0]._record.robust_components()
     assert robust_mean_squares(components) is not None
     for lacking in ({"levels": None}, {"cov": None}):
-        assert robust_mean_squares(replace(components, **lacking)) is None
-        assert robust_covariance(replace(components, **lacking)) is None
+        fewer = replace(components, **lacking)
+        assert robust_mean_squares(fewer) is None
+        assert FromComponents(fewer, "robust").robust_covariance is None
 
 
 def test_influences_need_levels_and_rows():

@@ -95,6 +95,8 @@ class EngineLimits:
 
 ENGINE_LIMITS = EngineLimits()
 
+_ORDINARY = "forms of the strata at V = I"
+
 _ANALYSED = "analysed equations"
 """Cache key of the analysed equations with their last factor: intervals and effects of a fit reuse
 that of its maximum."""
@@ -145,13 +147,13 @@ def choose_engine(
         _iterative, stats, limits, reml=reml, n_probes=n_probes, seed=seed, repeated=repeated
     )
     if stats.strata is not None and (repeated or engine == "auto"):
-        return StrataLikelihood(stats.strata, reml=reml)
+        return _of_strata(stats, reml=reml)
     if engine == "auto":
         return _without_strata(stats, limits, iterative, reml=reml, names=names)
     if engine == "strata":
         _check_columns(stats, engine)
         if stats.strata is not None:
-            return StrataLikelihood(stats.strata, reml=reml)
+            return _of_strata(stats, reml=reml)
         raise EstimationError(
             "engine='strata' needs a facet that is fully crossed with all others, each cell "
             "equally often, or terms that are all nested; use engine='auto'"
@@ -184,6 +186,11 @@ def choose_engine(
         advice = f"use engine={other!r}, or with a constant mean method='anova'"
         return _blocked(stats, limits, reml=reml, names=names, advice=advice)
     return iterative()
+
+
+def _of_strata(stats: Statistics, *, reml: bool) -> StrataLikelihood:
+    assert stats.strata is not None
+    return StrataLikelihood(stats.strata, reml=reml, ordinary=stats.kept.get(_ORDINARY))
 
 
 def _check_columns(stats: Statistics, engine: str) -> None:
@@ -222,7 +229,9 @@ def residual_forms(stats: Statistics) -> FloatArray:
     Q = I − X(X'X)⁻¹X'. The residual is the last.
     """
     if stats.strata is not None:
-        return StrataLikelihood(stats.strata, reml=True).quadratic_forms()
+        engine = _of_strata(stats, reml=True)
+        stats.kept[_ORDINARY] = engine.ordinary
+        return engine.ordinary.expected(reml=True)
     if (table := _of_table(stats, reml=True)) is not None:
         return table.quadratic_forms()
     from vcomp.estimators.likelihood.fixed_part import Projector
@@ -259,7 +268,7 @@ def prediction_engine(stats: Statistics, engine: str = "auto") -> LikelihoodEngi
     engine : as requested for the fit
     """
     if stats.strata is not None and engine in ("auto", "strata"):
-        strata = StrataLikelihood(stats.strata, reml=True)
+        strata = _of_strata(stats, reml=True)
         if strata.gives_effects:
             return strata
     elif engine != "auto":

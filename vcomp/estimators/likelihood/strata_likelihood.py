@@ -284,15 +284,17 @@ class StrataLikelihood(TotalsEngine[Totals]):
     ----------
     stats : the strata
     reml : whether the likelihood is the restricted one
+    ordinary : the forms at V = I, if they are known
     """
 
     stats: StratumStatistics
     name: ClassVar[str] = "strata"
     sums_of: ClassVar[str] = "strata"
 
-    def __init__(self, stats: StratumStatistics, *, reml: bool) -> None:
-        self.stats = stats
-        self.reml = reml
+    def __init__(
+        self, stats: StratumStatistics, *, reml: bool, ordinary: Totals | None = None
+    ) -> None:
+        self.stats, self.reml, self._known_ordinary = stats, reml, ordinary
         self.covariances = [stratum_covariance(stats, s) for s in stats.strata]
 
     @property
@@ -310,18 +312,14 @@ class StrataLikelihood(TotalsEngine[Totals]):
     @cached_property
     def rss(self) -> float:
         """Residual sum of squares of ordinary least squares on X."""
-        return self._ordinary.rss
+        return self.ordinary.rss
 
     def mivque0(self) -> FloatArray:
         """Return the MIVQUE(0) estimates, which may be negative.
 
         They solve docs/explanation/mathematics.md, eq. (2.12), at P = Q = I − X(X'X)⁻¹X'.
         """
-        return solve(self.quadratic_forms(), self._ordinary.quadratics)
-
-    def quadratic_forms(self) -> FloatArray:
-        """Return tr(Q V_t Q V_u), singular if the data cannot distinguish the components."""
-        return self._ordinary.expected(reml=True)
+        return solve(self.ordinary.expected(reml=True), self.ordinary.quadratics)
 
     def loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood at components `v`, the residual last; equal to lme4's."""
@@ -392,9 +390,9 @@ class StrataLikelihood(TotalsEngine[Totals]):
         return full, np.concatenate(fixed, axis=1), np.concatenate(fitted)
 
     @cached_property
-    def _ordinary(self) -> Totals:
+    def ordinary(self) -> Totals:
         """The forms at V = I."""
-        return self._evaluated(np.eye(self.stats.n_terms + 1)[-1])
+        return self._known_ordinary or self._evaluated(np.eye(self.stats.n_terms + 1)[-1])
 
     def _total(self, point: Totals) -> Totals:
         return point

@@ -4,7 +4,6 @@ from .closed_forms import wald_interval as wald_interval
 from .component_squares import BelowZero as BelowZero
 from .component_squares import below_zero as below_zero
 from .component_squares import mean_squares as mean_squares
-from .component_squares import robust_covariance as robust_covariance
 from .component_squares import robust_mean_squares as robust_mean_squares
 from .component_squares import unbiased_covariance as unbiased_covariance
 from .component_squares import with_influences as with_influences

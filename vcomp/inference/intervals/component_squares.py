@@ -441,22 +441,6 @@ def _inverse(squares: MeanSquares, levels: LevelVariances) -> FloatArray:
     return found
 
 
-def robust_covariance(components: VarianceComponents) -> FloatArray | None:
-    """Return the (k, k) covariance matrix of the components that belongs to their robust limits.
-
-    Rows and columns of components without a standard error are nan.
-    """
-    squares = robust_mean_squares(components)
-    if squares is None or components.cov is None:
-        return None
-    spread = expected_squares(components, squares) * np.sqrt(2.0 / squares.df)
-    half = solve(squares.basis, np.diag(spread))
-    cov = np.full_like(components.cov, np.nan)
-    cov[np.ix_(squares.places, squares.places)] = half @ squares.correlation @ half.T
-    known: BoolArray = np.isnan(np.diag(components.cov))
-    return np.where(known[:, None] | known[None, :], np.nan, cov)
-
-
 @dataclass(frozen=True, slots=True)
 class _Relation:
     """How sets of facets lie to the terms of the mean squares, each (m, K).

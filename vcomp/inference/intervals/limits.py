@@ -30,8 +30,8 @@ from vcomp.inference.intervals.closed_forms import (
 )
 from vcomp.inference.intervals.component_squares import (
     MeanSquares,
+    expected_squares,
     mean_squares,
-    robust_covariance,
     robust_mean_squares,
 )
 from vcomp.inference.intervals.modified_large_sample import limits_of, linear_limits, rests_on_two
@@ -45,6 +45,7 @@ from vcomp.inference.quantities import (
     VarianceComponents,
     used_components,
 )
+from vcomp.numerics import solve
 
 MODIFIED_LARGE_SAMPLE = "modified large sample (Graybill and Wang 1980; Ting et al. 1990)"
 ROBUST = "robust modified large sample"
@@ -297,7 +298,7 @@ class FromComponents:
         """The components under the policy for negative ones."""
         components = self.components
         if self.interval == "robust":
-            components = replace(components, cov=robust_covariance(components))
+            components = replace(components, cov=self.robust_covariance)
         return used_components(components, self.negative)
 
     @cached_property
@@ -315,6 +316,22 @@ class FromComponents:
         if self.interval == "robust":
             return robust_mean_squares(self.components)
         return mean_squares(self.components)
+
+    @cached_property
+    def robust_covariance(self) -> FloatArray | None:
+        """The (k, k) covariance matrix of the components that belongs to their robust limits.
+
+        Rows and columns of components without a standard error are nan; None without mean squares.
+        """
+        squares, normal = self.squares, self.components.cov
+        if squares is None or normal is None:
+            return None
+        spread = expected_squares(self.components, squares) * np.sqrt(2.0 / squares.df)
+        half = solve(squares.basis, np.diag(spread))
+        cov = np.full_like(normal, np.nan)
+        cov[np.ix_(squares.places, squares.places)] = half @ squares.correlation @ half.T
+        known: BoolArray = np.isnan(np.diag(normal))
+        return np.where(known[:, None] | known[None, :], np.nan, cov)
 
     # Methods ------------------------------------------------------------------------------------
 
