@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pandas.testing import assert_frame_equal
 
 import vcomp
 from tests.helpers.printed_tables import printed_words
@@ -381,43 +382,117 @@ def test_columns_of_logs_that_do_not_exist(tmp_path):
     assert set(by_passage.table["judge"]) == {"p"}
 
 
-# Lines without their documents -----------------------------------------------------------------
-
-
-def ordered(**more):
-    """Return a line with the keys in the order of lm_eval."""
-    return json.dumps(LINE | {"prompt_hash": "", "target_hash": ""} | more)
+# Lines that are read together ------------------------------------------------------------------
 
 
 def read_lines(path, lines, **options):
     """Return what is read of lines of text."""
     path.write_text("".join(line + "\n" for line in lines), "utf-8")
-    return vcomp.evals.read(path, **options)
+    return vcomp.evals.read(path, unreadable="skip", **options)
+
+
+def one_by_one(line):
+    """Return a line that means the same, and that is not read together with others."""
+    return line.replace('{"doc_id"', '{"doc_id": null, "doc_id"', 1)
+
+
+CHOICES = [[["-2.5", "False"]], [["-1.5", "True"]]]
+
+ODD_LINES = {
+    "plain": {},
+    "null": {"em": None},
+    "nan": {"em": float("nan")},
+    "infinite": {"em": float("inf")},
+    "too large": {"em": 10**400},
+    "whole number": {"em": 1},
+    "large": {"em": 2**60 + 1},
+    "true": {"em": True},
+    "text": {"em": "0.5"},
+    "word": {"em": "good"},
+    "object": {"em": {"a": 1}},
+    "list": {"em": [1.0]},
+    "metric without a value": {"metrics": ["em", "more"]},
+    "two metrics": {"metrics": ["em", "f1"], "f1": [0, 1]},
+    "the same metric twice": {"metrics": ["em", "em"]},
+    "no metric": {"metrics": [], "acc": 0.5},
+    "metrics of no text": {"metrics": [["em"]]},
+    "no filter": {"filter": None},
+    "other filter": {"filter": "first"},
+    "no hash": {"doc_hash": None},
+    "short hash": {"doc_hash": "ab_c"},
+    "text as id": {"doc_id": "é\U0001f600\0"},
+    "half a character as id": {"doc_id": "\ud800"},
+    "list as id": {"doc_id": [1, 2]},
+    "no id": {"doc_id": None},
+    "large id": {"doc_id": 2**70},
+    "fraction as id": {"doc_id": 1.5},
+    "no responses": {"resps": []},
+    "responses of another type": {"resps": "4"},
+    "pairs": {"resps": [["-2.5", "False"], ["-1.5", "True"]]},
+    "choices": {"resps": CHOICES},
+    "three responses": {"resps": [["4", "5", "6"]]},
+    "scored repetitions": {"resps": [["4", "5"]], "em": [1.0, 0]},
+    "repetitions of which one has no score": {"resps": [["4", "5"]], "em": [1.0, None]},
+    "a list of another length": {"resps": [["4", "5"]], "em": [1.0, 0.0, 0.5]},
+    "another passage": {"doc": {"passage": 7}},
+    "passage with parts": {"doc": {"passage": {"a": [1, "b"]}}},
+    "no document": {"doc": None},
+    "deep document": {"doc": {"passage": "q", "resps": [{"doc_id": 3, "metrics": ["x"]}]}},
+}
+
+
+@pytest.mark.parametrize("metadata", [(), ("passage",)], ids=["", "metadata"])
+@pytest.mark.parametrize("base", ["plain", "two metrics", "scored repetitions", "choices"])
+def test_lines_that_are_read_together_mean_what_each_means(tmp_path, base, metadata):
+    lines = [json.dumps(LINE | ODD_LINES[base] | {"doc_id": k, "em": k / 8}) for k in range(20)]
+    if base == "scored repetitions":
+        lines = [json.dumps(LINE | ODD_LINES[base] | {"doc_id": k}) for k in range(20)]
+    for k, odd in enumerate(ODD_LINES.values()):
+        lines += [json.dumps(LINE | ODD_LINES[base] | {"doc_id": 100 + k} | odd)]
+        lines += [json.dumps(LINE | ODD_LINES[base] | odd | {"doc_id": 200 + k})] * (k % 3)
+    lines += [lines[0][:60], lines[1][:90] + lines[2], lines[3] + lines[4], "[]", lines[5] + " "]
+    lines += lines[6:20]
+    found = read_lines(tmp_path / "a.jsonl", lines, metadata=metadata)
+    expected = read_lines(tmp_path / "a.jsonl", map(one_by_one, lines), metadata=metadata)
+    for name in ("table", "unscored", "report"):
+        assert_frame_equal(getattr(found, name), getattr(expected, name), check_exact=True)
+    assert [n for n in found.notes if "line" not in n] == [
+        n for n in expected.notes if "line" not in n
+    ]
+    assert found.report["unreadable"].tolist() > [3]
+
+
+@pytest.mark.parametrize("name", list(ODD_LINES))
+def test_lines_alike_mean_what_each_means(tmp_path, name):
+    lines = [json.dumps(LINE | {"doc_id": k} | ODD_LINES[name]) for k in range(18)]
+    lines.append(json.dumps(LINE | {"doc_id": 99}))  # whatever the others have, there is a score
+    found = read_lines(tmp_path / "a.jsonl", lines)
+    expected = read_lines(tmp_path / "a.jsonl", map(one_by_one, lines))
+    for frame in ("table", "unscored", "report"):
+        assert_frame_equal(getattr(found, frame), getattr(expected, frame), check_exact=True)
+    assert [n for n in found.notes if "line" not in n] == [
+        n for n in expected.notes if "line" not in n
+    ]
 
 
 def test_the_order_of_keys_does_not_matter(tmp_path):
     text = 'a ", "resps": [["x", "y"]], "doc_id": 9, "doc": {'
-    documents = [
-        {"resps": 1, "filter": 2, "doc": {"doc": 3}}, {"doc_id": 4}, {"a": {"x": 1, "resps": []}},
-        {"text": text}, [{"x": 1, "doc": 2}], None,
-    ]  # fmt: skip
+    documents = [{"resps": 1, "filter": 2, "doc": {"doc": 3}}, {"text": text}, [{"x": 1}], None]
     lines = [
-        ordered(doc_id=k, doc=doc, em=k / 8, resps=[[text]], arguments={"x": text})
-        for k, doc in enumerate(documents)
+        json.dumps(LINE | {"doc_id": k, "doc": doc, "em": k / 80, "resps": [[text]]})
+        for k, doc in enumerate(documents * 20)
     ]
-    for line in lines:
-        assert list(json.loads(line))[:5] == ["doc_id", "doc", "target", "arguments", "resps"]
     sorted_lines = [json.dumps(json.loads(line), sort_keys=True) for line in lines]
     found = read_lines(tmp_path / "a.jsonl", lines)
     expected = read_lines(tmp_path / "a.jsonl", sorted_lines)
-    assert found.table.to_dict() == expected.table.to_dict()
-    assert found.table["score"].tolist() == [k / 8 for k in range(6)]
-    assert found.table["item"].tolist() == [str(k) for k in range(6)]
+    assert_frame_equal(found.table, expected.table)
+    assert found.table["score"].tolist() == [k / 80 for k in range(80)]
+    assert found.table["item"].tolist() == [str(k) for k in range(80)]
 
 
 def test_a_line_that_begins_within_another_is_unreadable(tmp_path):
-    whole = ordered(doc_id=1)
+    whole = json.dumps(LINE | {"doc_id": 1})
     for end in range(10, len(whole) - 1, 7):
-        cut = ordered(doc_id=2)[:end] + whole
-        logs = read_lines(tmp_path / "a.jsonl", [whole, cut], unreadable="skip")
+        cut = json.dumps(LINE | {"doc_id": 2})[:end] + whole
+        logs = read_lines(tmp_path / "a.jsonl", [whole] * 16 + [cut])
         assert logs.report[["samples", "unreadable"]].to_numpy().tolist() == [[1, 1]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
@@ -36,6 +36,51 @@ def parsed(text: bytes | str, *, is_object: bool = True) -> Any:
 
 
 Shortened: TypeAlias = "Callable[[str, int], tuple[str, int] | None]"
+
+
+def kind_of(value: Any) -> Any:
+    """Return Arrow's type of values such as one of JSON, without the keys of an object."""
+    import pyarrow as pa
+
+    if isinstance(value, list):
+        return pa.list_(kind_of(value[0] if value else None))
+    return pa.struct([]) if isinstance(value, dict) else pa.scalar(value).type
+
+
+def columns_of_lines(lines: Sequence[bytes], kinds: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return some keys of objects as arrays; null where an object has no such key.
+
+    Parameters
+    ----------
+    lines : an object each
+    kinds : key → Arrow's type of its values
+
+    Returns
+    -------
+    dict of pyarrow.Array or None
+        None if a line is no object, or a value has another type
+    """
+    import pyarrow as pa
+    from pyarrow import json as of_arrow
+
+    text, longest = b"".join(lines), max(map(len, lines))
+    try:
+        table = of_arrow.read_json(
+            pa.BufferReader(text),
+            of_arrow.ReadOptions(block_size=max(_BLOCK, 2 * longest)),
+            of_arrow.ParseOptions(
+                explicit_schema=pa.schema(list(kinds.items())), unexpected_field_behavior="ignore"
+            ),
+        )
+    except (pa.ArrowException, ValueError):
+        return None
+    if len(table) != len(lines):
+        return None
+    return {name: table[name].combine_chunks() for name in kinds}
+
+
+_BLOCK = 1 << 20
+"""Bytes that a thread of Arrow parses."""
 
 LONG_ARRAYS = (("samples",), ("results", "results"), ())
 """Keys under which documents of Inspect, promptfoo and HELM have their records."""

@@ -7,8 +7,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from vcomp import display
-from vcomp.evals.json_records import UnreadableError
+from vcomp._typing import IntArray
+from vcomp.evals.json_records import (
+    UnreadableError,
+    columns_of_lines,
+    document_or_none,
+    kind_of,
+)
 from vcomp.evals.log_files import Damage, LogFile
 from vcomp.evals.run_rows import NO_ROWS, Run, SampleRows, Wanted
 from vcomp.exceptions import is_real
@@ -77,7 +85,7 @@ def _read_samples(file: LogFile, damage: Damage, metadata: tuple[str, ...]) -> R
     }
     rows_of = SampleRows(("item", "filter", "content", *metadata), ("metric", "epoch"), constant)
     samples = _SampleLines(rows_of, metadata)
-    file.objects(damage, samples.add, None if metadata else _shortened)
+    file.objects(damage, samples.add, samples.add_together)
     rows, n = samples.rows.frame(), len(samples.seen)
     counted = _dict(_dict(results.get("n-samples")).get(task)).get("effective")
     counted = counted if isinstance(counted, int) else 0
@@ -100,20 +108,6 @@ def _read_samples(file: LogFile, damage: Damage, metadata: tuple[str, ...]) -> R
         unreadable=damage.named,
         notes=[*notes, *samples.notes()],
     )
-
-
-def _shortened(line: bytes) -> bytes:
-    """Return a line without document, target and requests, if its keys have lm_eval's order.
-
-    Text has its quotes escaped, so that these are keys; deeper ones leave a line that is no JSON.
-    """
-    start, end = line.find(b', "doc": '), line.rfind(b', "resps": ')
-    is_known = (
-        line.startswith(b'{"doc_id": ')
-        and 0 < start < end < line.rfind(b', "metrics": [') < line.rfind(b', "doc_hash": ')
-        and line.count(b'"doc_id": ') == 1
-    )
-    return line[:start] + line[end:] if is_known else line
 
 
 class _SampleLines:
@@ -159,6 +153,52 @@ class _SampleLines:
         if n > 1 and not scored_repeats:
             self._repeats = max(self._repeats, n)
 
+    def add_together(self, lines: list[bytes]) -> bool:
+        """Add lines whose values have the types of the first; return False if one may differ."""
+        import pyarrow as pa
+
+        first = document_or_none(lines[0])
+        names = first.get("metrics") if isinstance(first, dict) else None
+        if not names or not isinstance(names, list) or not _FIELDS.isdisjoint(names):
+            return False
+        kinds = self._kinds(first, names)
+        columns = None if kinds is None else columns_of_lines(lines, kinds)
+        if columns is None or not columns["metrics"].equals(_repeated(names, len(lines))):
+            return False
+        items, repeats = columns["doc_id"], _repeats_of(columns["resps"])
+        found = None if repeats is None else _scores_of(columns, names, repeats)
+        is_named = items.type in (pa.int64(), pa.string()) and not items.null_count
+        if found is None or repeats is None or not is_named:
+            return False
+        labels, scores, refused = found
+        own = [items.to_pylist(), columns["filter"].to_pylist()]
+        own.append([_hash(text) for text in columns["doc_hash"].to_pylist()])
+        if self._metadata:
+            own += [values.to_pylist() for values in columns["doc"].flatten()]
+        if labels:
+            self.rows.add_together(own, np.column_stack(scores), tuple(labels))
+        self.seen.update(own[0])
+        for name in refused:
+            self._refused[name] = self._refused.get(name, 0) + len(lines)
+        if all(epoch is None for _, epoch in labels) and repeats.max() > 1:
+            self._repeats = max(self._repeats, int(repeats.max()))
+        return True
+
+    def _kinds(self, first: dict[str, Any], names: list[str]) -> dict[str, Any] | None:
+        """Return Arrow's types of the keys that are read; None if metadata are objects or lists."""
+        import pyarrow as pa
+
+        text, doc = pa.string(), _dict(first.get("doc"))
+        kinds = {"filter": text, "doc_hash": text, "metrics": pa.list_(text)}
+        if self._metadata:
+            fields = {name: kind_of(doc.get(name)) for name in self._metadata}
+            if any(map(pa.types.is_nested, fields.values())):
+                return None
+            kinds["doc"] = pa.struct(list(fields.items()))
+        kinds |= {name: kind_of(first.get(name)) for name in ("doc_id", "resps", *names)}
+        wider = {pa.int64(): pa.float64(), pa.list_(pa.int64()): pa.list_(pa.float64())}
+        return kinds | {name: wider.get(kinds[name], kinds[name]) for name in names}
+
     def notes(self) -> Iterator[str]:
         """Yield sentences on what was not read."""
         for name, n in self._refused.items():
@@ -171,6 +211,65 @@ class _SampleLines:
                 f"Documents have {self._repeats} responses and one score: the responses are not "
                 "scored one by one, so that there are no epochs."
             )
+
+
+def _repeated(names: list[str], n: int) -> Any:
+    import pyarrow as pa
+
+    return pa.repeat(pa.scalar(names, pa.list_(pa.string())), n)
+
+
+def _scores_of(
+    columns: Mapping[str, Any], names: list[str], repeats: IntArray
+) -> tuple[list[tuple[str, int | None]], list[Any], list[str]] | None:
+    """Return labels and columns of scores, and metrics without scores; None if lines differ."""
+    import pyarrow as pa
+
+    labels: list[tuple[str, int | None]] = []
+    scores, refused, n = [], [], int(repeats[0])
+    for name in names:
+        values = columns[name]
+        is_list = pa.types.is_list(values.type)
+        if values.null_count or (is_list and (repeats != n).any()):
+            return None
+        if is_list and n > 1 and name not in _OF_CORPUS:
+            if (np.diff(values.offsets) != n).any():
+                return None
+            values = values.flatten()
+            labels += [(name, epoch) for epoch in range(1, n + 1)]
+        elif is_list or pa.types.is_struct(values.type):
+            refused.append(name)
+            continue
+        else:
+            labels.append((name, None))
+        if values.null_count or not (
+            pa.types.is_floating(values.type) or pa.types.is_boolean(values.type)
+        ):
+            return None
+        numbers = values.to_numpy(zero_copy_only=False).astype(float)
+        scores.append(numbers.reshape(len(repeats), -1))
+    return labels, scores, refused
+
+
+def _repeats_of(responses: Any) -> IntArray | None:
+    """Return :func:`_repeats` of each element of an array; None if they are of another type."""
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    kind = responses.type
+    if not (pa.types.is_list(kind) and pa.types.is_list(kind.value_type)):
+        return None
+    if responses.null_count or (np.diff(responses.offsets) < 1).any():
+        return None
+    first, one = pc.list_element(responses, 0), kind.value_type.value_type
+    if first.null_count or not (pa.types.is_string(one) or pa.types.is_list(one)):
+        return None
+    n = first.value_lengths().to_numpy().astype(np.int64)
+    if pa.types.is_string(one):
+        two = n == 2
+        second = pc.list_element(first.filter(pa.array(two)), 1)
+        n[two] -= pc.is_in(second, pa.array(["True", "False"])).to_numpy(zero_copy_only=False)
+    return n
 
 
 def _other_means(rows: pd.DataFrame, results: Mapping[str, Any]) -> Iterator[str]:

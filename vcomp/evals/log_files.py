@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -112,6 +111,9 @@ _LONG_LINE = 1 << 24
 _BUFFER = 1 << 18
 """Bytes that are read at a time."""
 
+_TOGETHER, _FEW = 1 << 22, 16
+"""Bytes of lines that are read at once, and lines that are not worth it."""
+
 _FIRST_LINES = 10
 """Lines in which an object is looked for that shows the format of a file of lines."""
 
@@ -161,7 +163,7 @@ class LogFile:
         self,
         damage: Damage,
         read: Callable[[dict[str, Any]], None],
-        shortened: Callable[[bytes], bytes] | None = None,
+        together: Callable[[list[bytes]], bool] | None = None,
     ) -> None:
         """Read each line as an object by a function; lines that it cannot read are damage.
 
@@ -169,21 +171,31 @@ class LogFile:
         ----------
         damage : of the file
         read : reads an object
-        shortened : returns a line without keys that are not read; lines that are not JSON then
-            are read whole
+        together : reads many lines at once, or returns False if one may need `read`
         """
-        decode = json.JSONDecoder().raw_decode
-        for number, line in self.lines(damage):
-            try:
-                try:
-                    text = str(line if shortened is None else shortened(line), "utf-8")
-                    value, end = decode(text)
-                except (ValueError, RecursionError):
-                    value, end = None, 0
-                whole = type(value) is dict and (text[end:] in ("\n", "\r\n", ""))
-                read(value if whole else parsed(line))
-            except UNREADABLE as error:
-                damage.add(f"line {number}", why_unreadable(error))
+
+        def read_some(lines: list[tuple[int, bytes]]) -> None:
+            if together is not None and len(lines) > _FEW:
+                with suppress(*UNREADABLE):
+                    if together([line for _, line in lines]):
+                        return
+                half = len(lines) // 2
+                read_some(lines[:half])
+                read_some(lines[half:])
+                return
+            for number, line in lines:
+                with damage.at(f"line {number}"):
+                    read(parsed(line))
+
+        some: list[tuple[int, bytes]] = []
+        size = 0
+        for numbered in self.lines(damage):
+            some.append(numbered)
+            size += len(numbered[1])
+            if size > _TOGETHER:
+                read_some(some)
+                some, size = [], 0
+        read_some(some)
 
     @cached_property
     def head(self) -> bytes:

@@ -116,6 +116,26 @@ class SampleRows:
         if len(self._samples) == _CHUNK:
             self._flush()
 
+    def add_together(
+        self,
+        samples: Sequence[Sequence[Any]],
+        scores: FloatArray,
+        labels: tuple[tuple[Any, ...], ...],
+    ) -> None:
+        """Add samples whose scores have the same labels.
+
+        Parameters
+        ----------
+        samples : columns of samples
+        scores : (samples, labels)
+        labels : for each score the values of the columns of scores
+        """
+        if self._samples:
+            self._flush()
+        n, k = scores.shape
+        self._chunks.append(self._chunk(samples, k, labels, np.tile(np.arange(k), n)))
+        self._add_scores(scores.ravel())
+
     def _flush(self) -> None:
         """Make columns of the samples; few kinds of them differ in the labels of their scores."""
         sizes, kinds = np.array(list(map(len, self._labels))), np.array(self._kinds)
@@ -123,15 +143,31 @@ class SampleRows:
         ends = np.cumsum(repeats)
         places = np.arange(ends[-1])
         places += np.repeat((np.cumsum(sizes) - sizes)[kinds] - (ends - repeats), repeats)
-        flat = zip(*(label for labels in self._labels for label in labels), strict=True)
-        chunk = {n: self._array(n, v)[places] for n, v in zip(self.of_scores, flat, strict=False)}
-        for name, values in zip(self.of_samples, zip(*self._samples, strict=True), strict=False):
-            chunk[name] = np.repeat(self._array(name, values), repeats)
-        chunk["score"], problems = numbers_or_problems(self._scores)
-        chunk["problem"] = self._array("problem", problems or [None] * len(self._scores))
-        self._chunks.append(chunk)
+        labels = [label for labels in self._labels for label in labels]
+        samples = list(zip(*self._samples, strict=True))
+        self._chunks.append(self._chunk(samples, repeats, labels, places))
+        self._add_scores(self._scores)
         for some in (self._samples, self._scores, self._labels, self._kinds):
             some.clear()
+
+    def _chunk(
+        self,
+        samples: Sequence[Sequence[Any]],
+        repeats: Any,
+        labels: Sequence[tuple[Any, ...]],
+        places: IntArray,
+    ) -> dict[str, Any]:
+        """Return columns of scores: samples by their numbers of scores, labels by their places."""
+        flat = zip(self.of_scores, zip(*labels, strict=True), strict=False)
+        chunk = {name: self._array(name, values)[places] for name, values in flat}
+        for name, values in zip(self.of_samples, samples, strict=False):
+            chunk[name] = np.repeat(self._array(name, values), repeats)
+        return chunk
+
+    def _add_scores(self, values: Any) -> None:
+        scores, problems = numbers_or_problems(values)
+        problems = problems or [None] * len(scores)
+        self._chunks[-1] |= {"score": scores, "problem": self._array("problem", problems)}
 
     def _array(self, name: str, values: Sequence[Any]) -> Any:
         if name not in _NUMBERS:
@@ -345,7 +381,7 @@ class Unscored(NamedTuple):
 def numbers_or_problems(values: Sequence[Any]) -> tuple[FloatArray, list[str | None] | None]:
     """Return scores, and the reason of each missing one; None instead if none is missing."""
     with suppress(OverflowError):  # of a whole number
-        if set(map(type, values)) <= {float, int, bool}:
+        if isinstance(values, np.ndarray) or set(map(type, values)) <= {float, int, bool}:
             scores = np.array(values, float)
             if np.isfinite(scores).all():
                 return scores, None
