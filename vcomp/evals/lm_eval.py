@@ -185,7 +185,7 @@ class _SampleLines:
         return True
 
     def _kinds(self, first: dict[str, Any], names: list[str]) -> dict[str, Any] | None:
-        """Return Arrow's types of the keys that are read; None if metadata are objects or lists."""
+        """Return Arrow's types of the keys that are read; None of metadata with parts."""
         import pyarrow as pa
 
         text, doc = pa.string(), _dict(first.get("doc"))
