@@ -421,3 +421,21 @@ def test_levels_of_any_type_are_text_in_a_parquet_file_as_in_a_list(tmp_path):
         assert [None if pd.isna(v) else v for v in found[name].tolist()] == levels
         assert "unused" not in found[name].cat.categories
     assert found["score"].tolist() == [1.0, 0.0, 1.0, 1.0]
+
+
+def test_bytes_that_are_no_log_are_refused(tmp_path):
+    """Bytes that begin as the table of promptfoo may, and are not CSV."""
+    for name in ("scores.csv", "scores.dat"):
+        (tmp_path / name).write_bytes(b"[a] x,y\x8f\r\x01z\n\xff\r7")
+        with pytest.raises(vcomp.DataError, match=f"{name}' has no known format of a log"):
+            vcomp.evals.read(tmp_path / name)
+    path = tmp_path / "cut.csv"
+    path.write_text(PROMPTFOO_CSV + "3,a\rb,[PASS] (1.00) 1\n", "utf-8", newline="")
+    with pytest.raises(vcomp.DataError, match="it is not CSV"):
+        vcomp.evals.read(path)
+
+
+def test_a_link_that_leads_nowhere_is_named(tmp_path):
+    (tmp_path / "scores.csv").symlink_to(tmp_path / "scores.csv")
+    with pytest.raises(vcomp.DataError, match="is a link to a file or folder that does not exist"):
+        vcomp.evals.read(tmp_path / "scores.csv")

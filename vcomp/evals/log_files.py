@@ -414,6 +414,8 @@ def _below(given: Any) -> list[LogFile]:
         if found:
             return [LogFile(file, str(file), is_given=False) for file in found]
         raise DataError(f"no file matches the pattern {text!r}")
+    if path.is_symlink():
+        raise DataError(f"{text!r} is a link to a file or folder that does not exist")
     beside = [str(Path(text).with_name(p.name)) for p in path.parent.glob("*") if path.name]
     raise DataError(f"there is no file or folder {text!r}{did_you_mean(text, beside)}")
 

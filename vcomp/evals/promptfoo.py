@@ -86,7 +86,10 @@ def _is_csv(file: LogFile) -> bool:
         if b"[" not in stream.readline(1 << 20):
             return False
     rows = _lines(file)
-    heads, row = next(rows, []), next(rows, [])
+    try:
+        heads, row = next(rows, []), next(rows, [])
+    except UnreadableError:  # of other formats, or none
+        return False
     if _with_status(heads):
         return True
     found = [cell for head, cell in zip(heads, row, strict=False) if _OUTPUT.match(head)]
@@ -94,9 +97,18 @@ def _is_csv(file: LogFile) -> bool:
 
 
 def _lines(file: LogFile) -> Iterator[list[str]]:
-    """Yield the rows of a table, whose cells may have several lines."""
+    """Yield the rows of a table, whose cells may have several lines.
+
+    Raises
+    ------
+    UnreadableError
+        If a row is not CSV.
+    """
     with file.opened() as stream:
-        yield from csv.reader(str(line, "utf-8-sig", "replace") for line in stream)
+        try:
+            yield from csv.reader(str(line, "utf-8-sig", "replace") for line in stream)
+        except csv.Error as error:
+            raise UnreadableError(f"it is not CSV ({error})") from None
 
 
 def _with_status(heads: list[str]) -> dict[int, re.Match[str]]:
