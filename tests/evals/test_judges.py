@@ -1025,7 +1025,27 @@ def test_the_model_that_a_judge_favours_most_is_named():
     said = printed_words(card)
     estimate = display.number(own.loc["z", "b"], 3)
     assert f"z rates b {estimate} higher than its bias explains (95 % interval" in said
-    assert "The attribute by_model has all." in said
+    assert "The table by_model has all intervals." in said
+    own_error = card.by_model["std_error"].min()
+    digits = 1 - math.floor(math.log10(own_error))
+    clear = card.by_model.set_index(["model", "judge"]).eval("low > 0 or high < 0")
+    rows = [f"{own.loc[j, m]:.{digits}f}{'*' if clear[m, j] else ''}" for m in "abc" for j in "xyz"]
+    for at, name in enumerate("abc"):
+        assert f"{name} {' '.join(rows[3 * at : 3 * at + 3])} " in said
     assert "For grades in order read the ordinal coefficients" in said
     two = plain.assign(score=(plain["score"] > 0).astype(float))
     assert "For grades in order" not in printed_words(vcomp.evals.judges(two))
+
+
+def test_ratings_of_two_values_have_one_level():
+    rng = np.random.default_rng(2)
+    model, item, judge = (a.ravel() for a in np.indices((2, 20, 2)))
+    table = pd.DataFrame({"model": model, "item": item, "judge": judge})
+    card = vcomp.evals.judges(table.assign(score=rng.integers(0, 2, len(table))))
+    by_level = card.agreement.pivot_table(index="level", columns="coefficient", values="estimate")
+    alpha = by_level["Krippendorff α"]
+    np.testing.assert_allclose(alpha, alpha["nominal"])
+    np.testing.assert_allclose(by_level["Gwet AC2"].dropna(), by_level["Gwet AC1"]["nominal"])
+    said = printed_words(card)
+    assert "Krippendorff α nominal" in said
+    assert "Gwet AC2" not in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,8 @@ from vcomp.exceptions import VcompError, visible
 if TYPE_CHECKING:
     import pandas as pd
 
-_MOST_LISTED = 20
-"""Judges and models that are printed."""
+_MOST_LISTED, _MOST_COLUMNS = 20, 5
+"""Judges and models that are printed, and judges side by side."""
 
 
 def page(card: Any) -> Any:
@@ -27,7 +28,8 @@ def page(card: Any) -> Any:
     """
     head = display.plain_table([(card.title, "")])
     tables, notes = [head], []
-    for table, said in (_agreement(card), _bias(card), _own(card), _committee(card), _human(card)):
+    parts = (_agreement, _bias, _by_model, _own, _committee, _human)
+    for table, said in (part(card) for part in parts):
         tables += [] if table is None else [table]
         notes += said
     return display.summary(tables, [visible(note) for note in notes])
@@ -55,6 +57,9 @@ def _estimates(card: Any, table: pd.DataFrame, header: str) -> dict[str, list[st
 
 def _agreement(card: Any) -> tuple[Any, list[str]]:
     known = card.agreement[card.agreement["estimate"].notna()]
+    levels = card._answers.first.levels
+    if len(levels) <= _TWO:  # those of other levels are the same
+        known = known[known["level"] == "nominal"]
     without = card.agreement[card.agreement["estimate"].isna()]
     said = [
         f"There is no {display.listed(list(dict.fromkeys(own['coefficient'])))}: {reason}."
@@ -69,7 +74,7 @@ def _agreement(card: Any) -> tuple[Any, list[str]]:
     }
     if not len(known):
         said += _of_one_judge(card)
-    elif not card._answers.first.is_text and len(card._answers.first.levels) > _TWO:
+    elif not card._answers.first.is_text and len(levels) > _TWO:
         said.append(
             "For grades in order read the ordinal coefficients, for points the interval ones; "
             "nominal ones take a near grade for as wrong as a far one."
@@ -102,7 +107,7 @@ def _bias(card: Any) -> tuple[Any, list[str]]:
     if shown["bias"].notna().any():
         cells["bias"] = display.fixed(shown["bias"])
         cells[_level(card)] = display.short_intervals(shown["low"], shown["high"])
-        said += [_verdict(card), *_of_models(card)]
+        said += [_verdict(card)]
     if shown["repeated"].any():
         cells["repeated"] = [display.count(n) for n in shown["repeated"]]
         if shown["self_variance"].notna().any():
@@ -121,13 +126,34 @@ def _bias(card: Any) -> tuple[Any, list[str]]:
     return display.column_table(cells, title=title, stubs=_stubs(shown.index)), said
 
 
-def _of_models(card: Any) -> list[str]:
+def _by_model(card: Any) -> tuple[Any, list[str]]:
+    """Return the table of models by judges, and the sentence on the clearest bias."""
+    found, (judge, model) = card.by_model, (card.names.judge, card.names.model)
+    found = found.assign(clear=(found["low"] > 0.0) | (found["high"] < 0.0))
+    known = found[found["estimate"].notna() & (found["std_error"] > 0.0)]
+    if known.empty:
+        return None, []
+    models = known[model].drop_duplicates()[:_MOST_LISTED].tolist()
+    cells = {}
+    # Two digits of the smallest error
+    decimals = max(1 - math.floor(math.log10(known["std_error"].min())), 0)
+    blank = " " if known["clear"].any() else ""
+    for name in card.judges[:_MOST_COLUMNS]:
+        of_judge = found[found[judge] == name].set_index(model).loc[models]
+        numbers = display.fixed(of_judge["estimate"], decimals=decimals)
+        pairs = zip(numbers, of_judge["clear"], strict=True)
+        cells[visible(str(name))] = [f"{x}{'*' if is_clear else blank}" for x, is_clear in pairs]
+    several = display.levels_of(judge)
+    title = f"What {several} add to each {model}, beyond their bias"
+    said = _clearest(card, known)
+    if len(cells) < len(card.judges) or len(models) < found[model].nunique():
+        said.append(f"Not all {several} and {display.levels_of(model)} are listed.")
+    return display.column_table(cells, title=title, stubs=_stubs(models)), said
+
+
+def _clearest(card: Any, table: pd.DataFrame) -> list[str]:
     """Return the sentence on the model that a judge favours or disfavours most."""
-    table = card.by_model
-    table = table[table["estimate"].notna() & (table["std_error"] > 0.0)]
-    if table.empty:
-        return []
-    clear = (table["low"] > 0.0) | (table["high"] < 0.0)
+    clear = table["clear"]
     most = table.loc[(table["estimate"] / table["std_error"]).abs().idxmax()]
     ends = display.short_intervals([most["low"]], [most["high"]])[0]
     size = display.number(abs(most["estimate"]), 3)
@@ -139,8 +165,8 @@ def _of_models(card: Any) -> list[str]:
     n = int(clear.sum())
     if n == 0:
         return [f"No judge is shown to be biased for or against a model. The clearest: {of_most}."]
-    counted = f"; so are {display.count(n)} judge–model pairs in all" if n > 1 else ""
-    return [f"{of_most}, which is significant{counted}. The attribute by_model has all."]
+    counted = f"; so are {display.count(n)} judge–model pairs in all, marked *" if n > 1 else ""
+    return [f"{of_most}, which is significant{counted}. The table by_model has all intervals."]
 
 
 def _verdict(card: Any) -> str:
