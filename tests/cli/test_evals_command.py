@@ -164,7 +164,6 @@ def test_mistakes(table):
     assert ended().exit_code == 2
 
 
-@pytest.mark.filterwarnings("ignore:column 'C")
 def test_the_gate_does_not_pass_what_is_not_compared(table, tmp_path):
     data = pd.read_csv(table).rename(columns={"sys": "model", "topic": "item"})
     data["task"] = data["item"].rank(method="dense").mod(2).map({0: "a", 1: "b"})

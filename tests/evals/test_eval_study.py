@@ -1032,7 +1032,6 @@ def test_the_mean_of_one_model_whatever_tasks_are_called():
         assert weighted["mean"].item() == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.filterwarnings("ignore:column 'C")
 def test_models_that_lack_a_task_are_named():
     data = scores(models=3, tasks=2, items=8, seed=4)
     data = data[(data["model"] != "m1") | (data["task"] == "t0")]
@@ -1498,3 +1497,159 @@ def test_small_probabilities_are_not_printed_as_zero():
     said = printed_words(found)
     assert said.count("below 0.1 %") == 2
     assert "above 99.9 %" in said
+
+
+def two_metrics(model="m1"):
+    """Return scores of two tasks, one by two metrics, the other by another; one model has one."""
+    data = scores(models=3, tasks=2, items=12, seed=4)
+    first, second = data[data["task"] == "t0"], data[data["task"] == "t1"]
+    parts = [
+        first.assign(metric="acc"), first.assign(metric="norm", score=1.0 - first["score"]),
+        second.assign(metric="match", filter="strict"),
+        second.assign(metric="match", filter="loose", score=1.0 - second["score"]),
+    ]  # fmt: skip
+    table = pd.concat(parts)
+    return data, table[(table["model"] != model) | (table["task"] == "t0")]
+
+
+def test_tasks_may_have_metrics_of_their_own():
+    data, table = two_metrics(model="")
+    with pytest.raises(vcomp.DataError, match="several metrics") as error:
+        vcomp.evals.study(table)
+    advice = re.search(r"one of each task, where=(\{[^}]*\})", str(error.value))[1]
+    where = ast.literal_eval(advice)
+    assert where == {"metric": ["acc", "match"]}
+    with pytest.raises(vcomp.DataError, match="column 'filter' separates scores") as error:
+        vcomp.evals.study(table, where=where)
+    where |= ast.literal_eval(re.search(r"where=(\{[^}]*\})", str(error.value))[1])
+    assert where["filter"] == "strict"
+    found = vcomp.evals.study(table[table["filter"] != "loose"], where={"metric": where["metric"]})
+    pd.testing.assert_frame_equal(found.table, vcomp.evals.study(data).table)
+    assert found.notes == ("The metrics are acc of t0 and match of t1.",)
+    assert found.notes[0] in printed_words(found)
+    names = {
+        result["evaluation_name"]: result["metric_config"].get("metric_name")
+        for result in found.to_every_eval_ever()[0]["evaluation_results"]
+    }
+    assert names == {"t0": "acc", "t1": "match", "mean over tasks": None}
+    # Two metrics of one task are never averaged.
+    with pytest.raises(vcomp.DataError, match="several metrics"):
+        vcomp.evals.study(table, where={"metric": ["acc", "norm"]})
+    filled = table.fillna({"filter": "none"})
+    with pytest.raises(vcomp.DataError, match="separates scores") as error:
+        vcomp.evals.study(filled, where={"metric": where["metric"]})
+    chosen = ast.literal_eval(re.search(r"where=(\{[^}]*\})", str(error.value))[1])
+    assert chosen == {"filter": ["none", "strict"]}
+    again = vcomp.evals.study(filled, where={"metric": where["metric"]} | chosen)
+    pd.testing.assert_frame_equal(again.table, found.table)
+
+
+def test_the_column_that_separates_scores_is_named():
+    data = scores(epochs=2).rename(columns={"epoch": "heat"})
+    data.insert(0, "kind", np.where(data["item"] % 2, "long", "short"))  # of items: separates none
+    with pytest.raises(vcomp.DataError, match=r"column 'heat' separates .*where=\{'heat': '0'\}"):
+        vcomp.evals.study(data)
+
+
+def test_all_models_are_compared_on_the_tasks_that_they_share():
+    data = scores(models=3, tasks=2, items=8, seed=4)
+    data = data[(data["model"] != "m1") | (data["task"] == "t0")]
+    said = printed_words(vcomp.evals.study(data))
+    advice = re.search(r"on what they share, where=(\{[^}]*\})", said)[1]
+    found = vcomp.evals.study(data, where=ast.literal_eval(advice))
+    assert set(found.table.index) == {"m0", "m1", "m2"}
+    data = scores(models=4, tasks=2, items=8, seed=4)
+    none = data[(data["model"] != "m1") | (data["task"] == "t0")]
+    none = none[(none["model"] != "m2") | (none["task"] == "t1")]
+    assert "share, where" not in printed_words(vcomp.evals.study(none))
+
+
+def test_rows_without_a_level_are_left_out_once():
+    data = scores(models=3, items=12)
+    lacking = data.assign(model=data["model"].where(data.index != 4), item=data["item"] % 12)
+    with pytest.warns(vcomp.VcompWarning, match=r"^1 of 36 rows .*\(model 1\)") as heard:
+        found = vcomp.evals.study(lacking)
+    assert len(heard) == 1
+    page = printed_words(found)  # fits once more, without a warning
+    known = vcomp.evals.study(lacking.drop(index=4))
+    pd.testing.assert_frame_equal(found.table, known.table)
+    assert page == printed_words(known)
+
+
+def test_intervals_of_few_judges_are_explained():
+    data = scores(models=3, items=30, prompts=2).rename(columns={"prompt": "judge"})
+    found = vcomp.evals.study(data)
+    df = found.table["df"].min()
+    assert df < 5
+    expected = f"Intervals of scores have {df:.2g} degrees of freedom: there are 2 judges"
+    assert expected in printed_words(found)
+    assert "Intervals of scores have" not in printed_words(vcomp.evals.study(scores()))
+
+
+def test_two_models_have_one_difference():
+    for better, word in ((0, "not significant"), (1, "significant")):
+        data = scores(models=2, items=40, seed=3)
+        data.loc[data["model"] == "m1", "score"] = data["score"][data["model"] == "m0"].to_numpy()
+        moved = data.index[data["model"] == "m1"][: 4 + 20 * better]
+        data.loc[moved, "score"] = 1.0
+        found = vcomp.evals.study(data)
+        assert found.comparisons.table["significant"].item() == bool(better)
+        assert found.verdict.endswith(f"; the difference is {word}.")
+
+
+def test_scores_of_0_and_1_stay_within():
+    data = scores(models=3, items=20)
+    data.loc[data["model"] == "m1", "score"] = 1.0
+    found = vcomp.evals.study(data)
+    assert found.table.loc["m1", "mean"] == 1.0  # and not by rounding above its limit
+    # Three items: no difference within 0 and 1 is found, also with twice as many.
+    few = scores(models=40, items=3, seed=2)
+    few["score"] = [(k % 3 == (k // 3) % 2) * 1.0 for k in range(len(few))]
+    found = vcomp.evals.study(few)
+    assert "no difference of 0/1 scores is found with power" in found.next_data[0]
+    assert found.gap == 0.0
+    assert any("no difference of 0/1 scores is found either." in said for said in found.next_data)
+
+
+def test_reasons_of_missing_scores_are_on_the_page(tmp_path):
+    data = scores(models=2, items=12).astype({"score": object})
+    data.loc[3, "score"] = "oops"
+    data.to_csv(tmp_path / "scores.csv", index=False)
+    found = vcomp.evals.study(tmp_path / "scores.csv")
+    assert found.left_out[0].startswith("1 row has no score (not a number: 'oops'): m0 1.")
+
+
+def test_advice_on_tasks_is_of_tasks_that_are_compared(tmp_path):
+    rng, line = np.random.default_rng(3), {"doc": {"q": 1}, "resps": [["4"]], "filter": "none"}
+    for model, right in (("a", 3), ("b", 2)):
+        folder = tmp_path / model
+        folder.mkdir()
+        results = {"results": {}, "configs": {}, "versions": {}, "model_name": model}
+        (folder / "results_2026-01-01T00-00-00.0.json").write_text(json.dumps(results))
+        for task, metric in (("t", "acc"), ("u", "em")):
+            rows = [
+                line | {"doc_id": k, "doc_hash": f"{k + 1:x}" * 64, "metrics": [metric],
+                        metric: float(rng.random() < 0.2 * right)}
+                for k in range(12)
+            ]  # fmt: skip
+            text = "".join(json.dumps(row) + "\n" for row in rows)
+            (folder / f"samples_{task}_2026-01-01T00-00-00.0.jsonl").write_text(text)
+    both = vcomp.evals.study(tmp_path, where={"metric": ["acc", "em"]})
+    assert any("have the same items" in note for note in both.notes)
+    assert vcomp.evals.study(tmp_path, metric="acc").notes == ()
+
+
+def test_long_names_are_shortened_if_they_remain_different():
+    names = ["organization/Model-of-a-Family-70B-Instruct-v1.0", "organization/Other-8B-Instruct"]
+    data = scores(models=2, items=12)
+    places = data["model"].map({"m0": 0, "m1": 1})
+    said = str(vcomp.evals.study(data.assign(model=places.map(dict(enumerate(names))))))
+    tables, _, sentences = said.partition("\n\n")
+    ends = [f"…{names[0][-39:]}", f"…{names[0][-27:]}", f"…{names[1][-27:]}"]
+    assert all(end in tables for end in ends)
+    assert names[0] not in tables
+    assert names[1] in tables
+    assert names[0] in " ".join(sentences.split())
+    alike = [k + "x" * 60 for k in "ab"]
+    said = str(vcomp.evals.study(data.assign(model=places.map(dict(enumerate(alike))))))
+    assert all(name in said.partition("\n\n")[0] for name in alike)

@@ -1029,9 +1029,9 @@ def test_the_model_that_a_judge_favours_most_is_named():
     own_error = card.by_model["std_error"].min()
     digits = 1 - math.floor(math.log10(own_error))
     clear = card.by_model.set_index(["model", "judge"]).eval("low > 0 or high < 0")
-    rows = [f"{own.loc[j, m]:.{digits}f}{'*' if clear[m, j] else ''}" for m in "abc" for j in "xyz"]
-    for at, name in enumerate("abc"):
-        assert f"{name} {' '.join(rows[3 * at : 3 * at + 3])} " in said
+    for m in "abc":
+        row = [f"{own.loc[j, m]:.{digits}f}{'*' if clear[m, j] else ''}" for j in "xyz"]
+        assert f" {m} {' '.join(row)} " in said
     assert "For grades in order read the ordinal coefficients" in said
     two = plain.assign(score=(plain["score"] > 0).astype(float))
     assert "For grades in order" not in printed_words(vcomp.evals.judges(two))

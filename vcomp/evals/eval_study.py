@@ -45,6 +45,7 @@ from vcomp.evals.score_rows import (
     lacking_scores,
     left_out,
     notes_of,
+    of_known_levels,
     opened,
     sampled_levels,
     scored_rows,
@@ -279,7 +280,7 @@ class EvalStudy(display.Printed):
             some = f"no {self.roles.model}" if str(baseline) in lacking else "not all"
             raise DataError(
                 f"{some} can be compared with {baseline!r}: "
-                f"{of_lacking(self.roles, self.not_compared)}; or leave out their rows",
+                f"{of_lacking(self.roles, self.not_compared, self.data)}; or leave out their rows",
                 column=self.roles.model,
             )
         assert self.comparisons is not None
@@ -320,11 +321,11 @@ class EvalStudy(display.Printed):
         if self.comparisons is None:
             return f"There is one {self.roles.model}; nothing is compared."
         best, *others = map(str, self.ahead)
-        significant = int(self.comparisons.table["significant"].sum())
-        pairs = (
-            f"{display.count(significant)} of {display.count(len(self.comparisons.table))} pairs "
-            "differ significantly"
-        )
+        significant, n = self.comparisons.table["significant"], len(self.comparisons.table)
+        of_all = f"{display.count(significant.sum())} of {display.count(n)} pairs"
+        pairs = f"{of_all} differ significantly"
+        if n == 1:
+            pairs = f"the difference is {'' if significant.item() else 'not '}significant"
         if not others:
             which = " that are compared" if self.not_compared else ""
             return f"{best} is ahead of all others{which}; {pairs}."
@@ -600,7 +601,7 @@ def study(
     scores, columns, where = opened(scores, columns, where, (system, score, *sampled, *fixed))
     without = left_out(scores, system, metric, where)
     table, sampled = sampled_levels(scored_rows(scores, score, metric, columns, where), sampled)
-    groups = Partitions(table)
+    table, groups = of_known_levels(table, Partitions(table), (system, *sampled, *fixed))
     roles = roles_of(table, system, score, sampled, fixed, groups)
     check_number_of_means(roles)
     priced = with_unnamed_prompt(roles, scores, table)
@@ -621,7 +622,7 @@ def study(
     fit = fit_of_models(roles, table)
     means, comparisons, lacking = compared(fit, roles, table[system].iloc[0], weights, test, alpha)
     if set(fit.components.response_values or [math.nan]) <= {0.0, 1.0}:
-        means[["low", "high"]] = means[["low", "high"]].clip(0.0, 1.0)
+        means[["mean", "low", "high"]] = means[["mean", "low", "high"]].clip(0.0, 1.0)
     if comparisons is not None:
         ranks = comparisons.ranks()[["rank", "low", "high"]]
         ranks = ranks.rename(columns={"low": "rank_low", "high": "rank_high"})
@@ -629,5 +630,5 @@ def study(
         means = means.reindex(ranks.index).join(ranks).join(best)
     return EvalStudy(
         roles, means, comparisons, fit, alpha, table, *of_data, weights, lacking, without,
-        None if margin is None else float(margin), of_models, notes_of(scores),
+        None if margin is None else float(margin), of_models, notes_of(scores, table),
     )  # fmt: skip

@@ -128,13 +128,14 @@ def _bias(card: Any) -> tuple[Any, list[str]]:
 
 def _by_model(card: Any) -> tuple[Any, list[str]]:
     """Return the table of models by judges, and the sentence on the clearest bias."""
-    found, (judge, model) = card.by_model, (card.names.judge, card.names.model)
+    found: Any = card.by_model
+    judge, model = card.names.judge, card.names.model
     found = found.assign(clear=(found["low"] > 0.0) | (found["high"] < 0.0))
     known = found[found["estimate"].notna() & (found["std_error"] > 0.0)]
     if known.empty:
         return None, []
     models = known[model].drop_duplicates()[:_MOST_LISTED].tolist()
-    cells = {}
+    cells: dict[str, list[str]] = {}
     # Two digits of the smallest error
     decimals = max(1 - math.floor(math.log10(known["std_error"].min())), 0)
     blank = " " if known["clear"].any() else ""
@@ -151,7 +152,7 @@ def _by_model(card: Any) -> tuple[Any, list[str]]:
     return display.column_table(cells, title=title, stubs=_stubs(models)), said
 
 
-def _clearest(card: Any, table: pd.DataFrame) -> list[str]:
+def _clearest(card: Any, table: Any) -> list[str]:
     """Return the sentence on the model that a judge favours or disfavours most."""
     clear = table["clear"]
     most = table.loc[(table["estimate"] / table["std_error"]).abs().idxmax()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,7 +12,7 @@ from vcomp import display
 from vcomp.evals.next_data import plan_of
 from vcomp.evals.roles import FIXED, Partitions, Roles, of_lacking
 from vcomp.evals.score_rows import check_varying, distinct
-from vcomp.exceptions import DataError, EstimationError
+from vcomp.exceptions import DataError, EstimationError, VcompWarning
 from vcomp.formula import RESIDUAL
 from vcomp.gtheory import DStudy
 from vcomp.inference.pairwise import PairwiseComparisons
@@ -27,6 +28,8 @@ DDF: Literal["unbounded"] = "unbounded"
 """Prompts and judges are few: an interaction that is estimated at 0 is not known to be 0."""
 
 _HALF = "half_of_rows"
+
+_DEPENDENT = r"(?s).* of the fixed part (is a|are) linear combination"
 
 _SUMMED = 1_000_000
 """Scores from which on repeated ones are summed in cells, and single rows are not kept."""
@@ -183,8 +186,8 @@ def fitted(
     """
     model = None if known is None else model_of_same_rows(known, formula)
     if model is None:
-        stream = True if roles.repetition and len(table) >= _SUMMED else None
-        model = VarianceComponentsModel.from_formula(formula, table, stream=stream)
+        is_large = bool(roles.repetition) and len(table) >= _SUMMED
+        model = _model(formula, table, stream=True if is_large else None)
     try:
         return model.fit()
     except EstimationError as error:
@@ -210,5 +213,13 @@ def _least_squares(roles: Roles, table: pd.DataFrame) -> VarianceComponentsResul
     # are not those of the means, as of tasks by turns.
     half = table.groupby([roles.model, *roles.fixed], observed=True).cumcount() % 2
     formula = f"{roles.formula} + (1|{_HALF})"
-    made = VarianceComponentsModel.from_formula(formula, table.assign(**{_HALF: half}))
-    return made.fit(hold={_HALF: 0.0})
+    return _model(formula, table.assign(**{_HALF: half})).fit(hold={_HALF: 0.0})
+
+
+def _model(
+    formula: str, table: pd.DataFrame, stream: Literal[True] | None = None
+) -> VarianceComponentsModel:
+    """Return the model without a warning of means that are not known, since a study names them."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", _DEPENDENT, VcompWarning)
+        return VarianceComponentsModel.from_formula(formula, table, stream=stream)

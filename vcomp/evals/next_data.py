@@ -302,10 +302,9 @@ def sentences(study: EvalStudy) -> list[str]:
     study : of several models
     """
     found, power = found_in_data(study), f"with power {display.number(POWER)}"
-    is_share = study.data[study.roles.score].isin((0.0, 1.0)).all()
     said = [
         f"With data like these no difference of 0/1 scores is found {power}."
-        if found > 1.0 and is_share
+        if _is_out_of_reach(study, found)
         else f"With data like these {named_test(study)} finds a difference of "
         f"{display.number(found)} {power}."
     ]
@@ -373,10 +372,15 @@ def _of_twice(study: EvalStudy) -> str:
     plan, facet = whole_plan(study), noisiest(study)
     n = float(plan.plan.sizes[0][plan.plan.facets.index(facet)])
     found = found_difference(study, whole_plan(study, {facet: round(2.0 * n)}))
-    return (
-        f"With {_size(study, plan.plan.design, facet, 2.0 * n)} instead of {display.count(n)}, "
-        f"{named_test(study)} finds a difference of {display.number(found)}."
-    )
+    data = f"With {_size(study, plan.plan.design, facet, 2.0 * n)} instead of {display.count(n)}, "
+    if _is_out_of_reach(study, found):
+        return f"{data}no difference of 0/1 scores is found either."
+    return f"{data}{named_test(study)} finds a difference of {display.number(found)}."
+
+
+def _is_out_of_reach(study: EvalStudy, found: float) -> bool:
+    """Return whether a difference that is found is larger than any of 0/1 scores."""
+    return found > 1.0 and bool(study.data[study.roles.score].isin((0.0, 1.0)).all())
 
 
 def _bought(study: EvalStudy) -> str:

@@ -10,7 +10,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -50,6 +50,13 @@ _MOST_LISTED = 40
 """Models that are printed."""
 
 
+_WIDTH, _WIDTH_IN_PAIRS = 40, 28
+"""Characters of a name in a table, and of each of two."""
+
+_FEW_DF = 5
+"""Degrees of freedom below which the page says why they are few."""
+
+
 def printed(study: EvalStudy) -> Any:
     """Return the printable page: tables of scores and noise, and sentences.
 
@@ -70,7 +77,7 @@ def printed(study: EvalStudy) -> Any:
         cells["rank"] = [display.count(r) for r in shown["rank"]]
         cells["ranks"] = [str(a) if a == b else f"{a} to {b}" for a, b in ends]
         cells["P(best)"] = list(map(_probability, shown["p_best"]))
-    stubs = [visible(str(name)) for name in shown.index]
+    stubs = _short(shown.index)
     tables = [display.column_table(cells, title=study.title, stubs=stubs)]
     few = 1 < study.roles.levels.get(FIXED[0], 0) <= _MOST_TASKS
     if few and (study.roles.fixed == FIXED or _drew_tasks(study)):
@@ -80,15 +87,22 @@ def printed(study: EvalStudy) -> Any:
     tables.append(_table_of_noise(study))
     if study.comparisons is not None:
         tables.append(_table_of_more(study))
-    said = [study.verdict, _on_pairs(study)]
+    said = [study.verdict, _on_pairs(study), _on_intervals(study)]
     if len(study.table) > _MOST_LISTED:
-        said.append(f"{len(study.table) - _MOST_LISTED:,} more are in the attribute table.")
+        said.append(f"{len(study.table) - _MOST_LISTED:,} more are not listed; the table has all.")
     if study.not_compared:
-        said.append(f"Not compared: {of_lacking(study.roles, study.not_compared)}.")
+        said.append(f"Not compared: {of_lacking(study.roles, study.not_compared, study.data)}.")
     said += [study.same_quality, *study.roles.sentences(study.task_shares), *study.left_out]
     said += study.notes[:_MOST_LISTED]
     said += [*study.contradictions, *study.next_data, *map(str, study.unknown)]
     return display.summary(tables, [visible(sentence) for sentence in said if sentence])
+
+
+def _short(names: Iterable[Any], width: int = _WIDTH) -> list[str]:
+    """Return names for a table, of long ones the end, unless they are alike then."""
+    whole = [visible(str(name)) for name in names]
+    short = [x if len(x) <= width else f"…{x[1 - width :]}" for x in whole]
+    return short if len(set(short)) == len(set(whole)) else whole
 
 
 def _probability(p: float) -> str:
@@ -124,7 +138,7 @@ def _table_of_tasks(study: EvalStudy, models: Any) -> Any:
         means = display.fixed(of_task["mean"], significant=3)
         both = zip(means, errors, strict=True)
         cells[visible(str(task))] = [f"{mean} ({error})" for mean, error in both]
-    stubs = [visible(str(name)) for name in models]
+    stubs = _short(models)
     title = "Scores by task (std. err.)"
     if _drew_tasks(study):
         title = "Means by task (std. err. given the task)"
@@ -149,7 +163,7 @@ def _table_of_pairs(study: EvalStudy) -> Any:
         "p" if len(pairs) == 1 else "p adj.": display.p_values(rows["p_adjusted"]),
         "": ["*" if is_real else "" for is_real in rows["significant"]],
     }
-    names = [visible(str(name)) for name in study.table.index]
+    names = _short(study.table.index, _WIDTH_IN_PAIRS)
     stubs = [f"{names[a]} − {names[b]}" for a, b in rank]
     title = f"Differences by {named_test(study).strip(',')}"
     return display.column_table(cells, title=title, stubs=stubs)
@@ -186,6 +200,18 @@ def _on_pairs(study: EvalStudy) -> str:
     return (
         f"{level}. Listed are {models} next to each other in rank; all "
         f"{display.count(n)} pairs are in the table of comparisons."
+    )
+
+
+def _on_intervals(study: EvalStudy) -> str:
+    """Return why intervals of scores are wide for their standard errors, if they are."""
+    roles, df = study.roles, float(study.table["df"].min())
+    facet = min(roles.sampled, key=lambda f: roles.levels[f])
+    if not (df < _FEW_DF and roles.levels[facet] <= _FEW_DF):
+        return ""
+    return (
+        f"Intervals of scores have {display.number(df, 2)} degrees of freedom: there are "
+        f"{display.counted(roles.levels[facet], facet)}, and others may score otherwise."
     )
 
 
@@ -248,23 +274,24 @@ def _results(study: EvalStudy, model: Any, by_task: dict[Any, Any]) -> list[dict
     own = study.data[study.data[study.roles.model].astype(str) == str(model)]
     task = FIXED[0]
     found = [
-        _result(study, str(name), scores.loc[model], int((own[task] == name).sum()))
+        _result(study, str(name), scores.loc[model], own[own[task] == name])
         for name, scores in by_task.items()
     ]
     tasks = own[task].unique() if task in own else []
     name = str(tasks[0]) if len(tasks) == 1 else ALL_TASKS if by_task else "evaluation"
-    return [*found, _result(study, name, study.table.loc[model], len(own))]
+    return [*found, _result(study, name, study.table.loc[model], own)]
 
 
-def _result(study: EvalStudy, name: str, row: Any, n: int) -> dict[str, Any]:
+def _result(study: EvalStudy, name: str, row: Any, rows: pd.DataFrame) -> dict[str, Any]:
     roles = study.roles
     metric: dict[str, Any] = {"lower_is_better": False}
-    if "metric" in study.data:
-        metric["metric_name"] = str(study.data["metric"].iloc[0])
+    names: Any = rows["metric"].unique() if "metric" in rows else []
+    if len(names) == 1:
+        metric["metric_name"] = str(names[0])
     if study.data[roles.score].isin([0.0, 1.0]).all():
         metric["score_type"] = "binary"
     over = " and ".join(roles.sampled)
-    uncertainty: dict[str, Any] = {"num_samples": n}
+    uncertainty: dict[str, Any] = {"num_samples": len(rows)}
     if math.isfinite(row["std_error"]):
         uncertainty["standard_error"] = {
             "value": float(row["std_error"]),

@@ -321,14 +321,28 @@ def _within_tasks(rows: pd.DataFrame, is_log: BoolArray) -> pd.DataFrame:
     return rows.assign(item=named_within(rows, "task", "item", inside)) if inside.any() else rows
 
 
+_SAME_ITEMS = (
+    "the same items. If they are forms of one prompt, read them with columns={'prompt': 'task'}."
+)
+
+
+def on_same_items(notes: Sequence[str]) -> list[str]:
+    """Return the notes on tasks with the same items.
+
+    Parameters
+    ----------
+    notes : on logs
+    """
+    return [note for note in notes if note.endswith(_SAME_ITEMS)]
+
+
 def _same_items(known: pd.DataFrame) -> list[str]:
     """Return the advice on tasks with the same items, which may be forms of a prompt."""
     tasks: dict[frozenset[int], list[str]] = {}
     for task, own in known.groupby("task", observed=True)["content"]:
         tasks.setdefault(frozenset(own), []).append(repr(str(task)))
     return [
-        f"The tasks {display.listed(alike)} have the same items. If they are forms of one "
-        "prompt, read them with columns={'prompt': 'task'}."
+        f"The tasks {display.listed(alike)} have {_SAME_ITEMS}"
         for alike in tasks.values()
         if len(alike) > 1
     ]

@@ -366,7 +366,8 @@ class Repetitions(display.Printed):
                 f"Measures of more than {self.common} runs are of the items that have so many."
             )
         if len(self.names) > _MOST_LISTED:
-            said.append(f"{len(self.names) - _MOST_LISTED:,} more are in the attribute table.")
+            n = len(self.names) - _MOST_LISTED
+            said.append(f"{n:,} more are not listed; the table has all.")
         return said
 
     def _title(self) -> str:

@@ -127,8 +127,11 @@ class Partitions:
 
     def n_levels(self, name: Any) -> int:
         """Return the number of levels of a column, missing ones not counted."""
-        has_missing = self._numbered(name)[2]
-        return self.n_groups([name]) - has_missing
+        return self.n_groups([name]) - self.has_missing(name)
+
+    def has_missing(self, name: Any) -> bool:
+        """Return whether a row has no level of a column."""
+        return self._numbered(name)[2]
 
     def are_constant(self, values: Any, names: Sequence[Any]) -> bool:
         """Return whether the values of rows with the same levels are all equal."""
@@ -606,13 +609,14 @@ def copies(repeated: BoolArray, cell: Sequence[str]) -> str:
     )
 
 
-def of_lacking(roles: Roles, models: Sequence[Any]) -> str:
+def of_lacking(roles: Roles, models: Sequence[Any], table: pd.DataFrame | None = None) -> str:
     """Return the sentence on models that have no score of some levels that are all there is.
 
     Parameters
     ----------
     roles : of the columns
     models : that lack scores
+    table : of the scores, from which it follows what all models have
     """
     several, verb = display.levels_of(roles.model), "lacks" if len(models) == 1 else "lack"
     over = display.listed([f"all {display.levels_of(f)}" for f in roles.fixed])
@@ -621,8 +625,44 @@ def of_lacking(roles: Roles, models: Sequence[Any]) -> str:
     return (
         f"{named} {verb} scores: a mean over {over} is not known. "
         "To use all scores, take these as a sample of others, "
-        f"sampled=[{', '.join(map(repr, roles.fixed))}]"
+        f"sampled=[{', '.join(map(repr, roles.fixed))}]{_on_shared(roles, table)}"
     )
+
+
+def _on_shared(roles: Roles, table: pd.DataFrame | None) -> str:
+    """Return how to compare all models on the tasks that all of them have, if there are some."""
+    task = FIXED[0]
+    if table is None or roles.fixed != FIXED:
+        return ""
+    n_models = table.groupby(task, observed=True)[roles.model].nunique()
+    shared = [str(name) for name in n_models.index[n_models == roles.levels[roles.model]]]
+    if not shared:
+        return ""
+    levels = repr(shared if shared[1:] else shared[0])
+    models = display.levels_of(roles.model)
+    return f"; to compare all {models} on what they share, where={{{task!r}: {levels}}}"
+
+
+def one_of_each_task(table: pd.DataFrame, name: str) -> list[str]:
+    """Return levels of a column, one for each task; a single one if all tasks have it.
+
+    Parameters
+    ----------
+    table : scores
+    name : of the column
+    """
+    task, known = FIXED[0], table[table[name].notna()]
+    if task not in table:
+        return [str(known[name].iloc[0])]
+    by = known[[task, name]].drop_duplicates().groupby(task, observed=True)[name]
+    by_task: list[list[Any]] = sorted((list(levels) for _, levels in by), key=len)
+    common = next((level for level in by_task[0] if all(level in own for own in by_task)), None)
+    if common is not None:
+        return [str(common)]
+    chosen: list[Any] = []
+    for own in by_task:
+        chosen += [] if set(own) & set(chosen) else own[:1]
+    return [str(level) for level in table[name].unique() if level in chosen]
 
 
 def check_cells(
@@ -644,13 +684,17 @@ def check_cells(
     """
     if (groups or Partitions(table)).n_groups(cell) == len(table):
         return
-    for name in (c for c in table if c not in cell and c != score):
-        found = table[name].unique()
-        if len(found) > 1:
+    others = [c for c in table if c not in cell and c != score]
+    of_cells = Partitions(table[[*cell, *others]])
+    for name in others:
+        if of_cells.n_groups([*cell, name]) > of_cells.n_groups(cell):
+            found = table[name].unique()
             values = ", ".join(map(repr, found[:3].tolist()))
+            chosen = one_of_each_task(table, str(name))
+            one, level = ("one of each task", chosen) if chosen[1:] else ("one", chosen[0])
             raise DataError(
-                f"column {name!r} separates scores of the same sample ({values}): choose one, "
-                f"where={{{name!r}: {str(found[0])!r}}}, or give the column a role, "
+                f"column {name!r} separates scores of the same sample ({values}): choose {one}, "
+                f"where={{{name!r}: {level!r}}}, or give the column a role, "
                 f"sampled=[{name!r}] or fixed=[{name!r}]{or_else.format(name)}",
                 column=name,
             )

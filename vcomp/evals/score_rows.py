@@ -10,8 +10,9 @@ import numpy as np
 
 from vcomp import display
 from vcomp.data import open_source
-from vcomp.evals.reading_logs import EvalLogs, PathOfLog, on_choices, read
+from vcomp.evals.reading_logs import EvalLogs, PathOfLog, on_choices, on_same_items, read
 from vcomp.evals.roles import (
+    FIXED,
     JUDGE,
     METRICS_ARE_JUDGES,
     SAMPLED,
@@ -19,15 +20,19 @@ from vcomp.evals.roles import (
     Roles,
     check_column,
     copies,
+    one_of_each_task,
     roles_of,
 )
-from vcomp.evals.run_rows import named_within, number_or_problem, renamed
+from vcomp.evals.run_rows import NOT_SCORED, named_within, number_or_problem, renamed
 from vcomp.exceptions import DataError, PlanError, did_you_mean, warn
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _OF_NUMBERS = {"integer", "floating", "mixed-integer-float", "boolean", "decimal"}
+
+_REASONS = 3
+"""Reasons that a sentence lists."""
 
 _SHOWN = 10
 """Levels that an error lists."""
@@ -44,7 +49,7 @@ def scored_rows(
     columns: Mapping[str, str] | None = None,
     where: Mapping[str, Any] | None = None,
 ) -> pd.DataFrame:
-    """Return the rows of logs or a table that have a score of one metric.
+    """Return the rows of logs or a table that have a score of one metric, or of one in each task.
 
     Parameters
     ----------
@@ -54,7 +59,8 @@ def scored_rows(
     columns : of logs that are read, and of tables: our name of a column → its name there
     where : the level, or levels, of some columns whose rows are kept
     """
-    table = _of_metric(table_of(scores, columns, where), metric)
+    is_chosen = "metric" in (where or {})
+    table = _of_metric(table_of(scores, columns, where), metric, is_chosen)
     return _in_numbers(_scored(table, score), score)
 
 
@@ -143,12 +149,16 @@ def left_out(
         if name in rows:
             rows = rows[rows[name].isna() | rows[name].astype(str).isin(_as_texts(given))]
     if len(rows):
-        counts = rows[system].value_counts() if system in rows else rows["problem"].value_counts()
+        problems = rows["problem"].value_counts()
+        reasons = [str(name) for name, n in problems.items() if n and name != NOT_SCORED]
+        counts = rows[system].value_counts() if system in rows else problems
         parts = [f"{name} {display.count(n)}" for name, n in counts.items() if n]
         are = "row has" if len(rows) == 1 else "rows have"
+        why = f" ({display.shortened(reasons, _REASONS)})" if reasons and system in rows else ""
         said.append(
-            f"{display.count(len(rows))} {are} no score: {display.shortened(parts, _SHOWN)}. If a "
-            "model is more often without a score where it would be wrong, its score is too high."
+            f"{display.count(len(rows))} {are} no score{why}: {display.shortened(parts, _SHOWN)}. "
+            "If a model is more often without a score where it would be wrong, its score is too "
+            "high."
         )
     missing = scores.report[scores.report["missing"] > 0]
     if len(missing):
@@ -162,17 +172,29 @@ def left_out(
     return tuple(said)
 
 
-def notes_of(scores: Any) -> tuple[str, ...]:
+def notes_of(scores: Any, table: pd.DataFrame) -> tuple[str, ...]:
     """Return the notes on logs, without the advice on choices that a study has made.
 
     Parameters
     ----------
     scores : logs, or a table, of which nothing is known
+    table : of the scores that are compared
     """
-    if not isinstance(scores, EvalLogs):
-        return ()
-    made = on_choices(scores.table)
-    return tuple(note for note in scores.notes if note not in made)
+    notes, task = [], FIXED[0]
+    if _n_levels(table, "metric") > 1:
+        of_tasks = table[[task, "metric"]].drop_duplicates().to_numpy().tolist()
+        listed = display.listed([f"{metric} of {name}" for name, metric in of_tasks])
+        notes.append(f"The metrics are {listed}.")
+    if isinstance(scores, EvalLogs):
+        made = on_choices(scores.table)
+        if _n_levels(table, task) == 1:
+            made += on_same_items(scores.notes)
+        notes += [note for note in scores.notes if note not in made]
+    return tuple(notes)
+
+
+def _n_levels(table: pd.DataFrame, name: str) -> int:
+    return len(table[name].dropna().unique()) if name in table else 0
 
 
 def lacking_scores(
@@ -317,17 +339,22 @@ def _whole_table(scores: Any, columns: Mapping[str, str] | None) -> pd.DataFrame
     return read(scores, columns=columns).table
 
 
-def _of_metric(table: pd.DataFrame, metric: str | None) -> pd.DataFrame:
-    """Return the scores of one metric."""
+def _of_metric(table: pd.DataFrame, metric: str | None, is_chosen: bool) -> pd.DataFrame:
+    """Return the scores of one metric, or of one in each task if metrics were chosen."""
     if "metric" not in table:
         if metric is not None:
             raise PlanError("there is no column 'metric' to choose from; leave metric= out")
         return table
     known = table["metric"].unique().tolist()
     if metric is None and len(known) > 1:
+        by_task = one_of_each_task(table, "metric")
+        if is_chosen and set(by_task) == set(known):
+            return table
+        of_tasks = f"; or one of each task, where={{'metric': {by_task}}}" if by_task[1:] else ""
+        has_judges = _n_levels(table, JUDGE) > 1
         raise DataError(
             f"the table has several metrics; name one, metric=… of {', '.join(map(repr, known))}"
-            f"{'' if JUDGE in table else f'; or, {METRICS_ARE_JUDGES}'}",
+            f"{of_tasks}{'' if has_judges else f'; or, {METRICS_ARE_JUDGES}'}",
             column="metric",
         )
     if metric is not None and metric not in known:
@@ -364,6 +391,30 @@ def _in_numbers(table: pd.DataFrame, score: str) -> pd.DataFrame:
     if infer_dtype(values) not in _OF_NUMBERS:
         return table
     return table.assign(**{score: values.astype(float)})
+
+
+def of_known_levels(
+    table: pd.DataFrame, groups: Partitions, named: Iterable[str]
+) -> tuple[pd.DataFrame, Partitions]:
+    """Return the rows that have a level of all columns that errors depend on, and their groups.
+
+    Parameters
+    ----------
+    table : a row for each score
+    groups : of the table
+    named : columns that options name
+    """
+    names = dict.fromkeys([*named, *(c for c in (*SAMPLED, *FIXED) if c in table)])
+    lacking = [c for c in names if c in table and groups.has_missing(c) and groups.n_levels(c) > 1]
+    if not lacking:
+        return table, groups
+    is_known = table[lacking].notna()
+    kept = table[is_known.all(axis=1)]
+    counts = (~is_known).sum()
+    parts = ", ".join(f"{name} {display.count(n)}" for name, n in counts.items())
+    n_rows = f"{display.count(len(table) - len(kept))} of {display.count(len(table))} rows"
+    warn(f"{n_rows} have a missing value ({parts}) and were left out")
+    return kept, Partitions(kept)
 
 
 def sampled_levels(table: pd.DataFrame, sampled: Any) -> tuple[pd.DataFrame, list[str]]:
