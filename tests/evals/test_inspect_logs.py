@@ -131,6 +131,29 @@ def test_the_grader_is_the_judge(version):
     assert judges["match"].isna().all()
 
 
+def graded_twice(path, *models):
+    """Write a log whose scorer is used once with each model, as Inspect numbers the names."""
+    names = ["graded", *(f"graded{k}" for k in range(1, len(models)))]
+    uses = [{"name": "pack/graded", "options": {"model": m} if m else {}} for m in models]
+    scores = {name: {"value": "CI"[k % 2]} for k, name in enumerate(names)}
+    header = HEADER | {"eval": HEADER["eval"] | {"scorers": uses}}
+    return archive(path, [sample(1) | {"scores": scores}], header)
+
+
+def test_one_scorer_with_several_models_is_one_metric_by_several_judges(tmp_path):
+    """The names that Inspect gives are graded and graded1; the first was by the first model."""
+    labels = ["metric", "judge", "score"]
+
+    def read(*models):
+        table = vcomp.evals.read(graded_twice(tmp_path / "a.eval", *models)).table
+        return table.reindex(columns=labels).astype(object).fillna("").to_numpy().tolist()
+
+    assert read("x", "y") == [["graded", "x", 1.0], ["graded", "y", 0.0]]
+    # As two scorers: with the same model, and without one.
+    assert read("x", "x") == [["graded", "x", 1.0], ["graded1", "x", 0.0]]
+    assert read("x", None) == [["graded", "x", 1.0], ["graded1", "", 0.0]]
+
+
 def test_metadata_are_those_of_samples_not_of_summaries():
     path = next((LOGS / VERSIONS[1]).glob("*lossy*"))
     table = vcomp.evals.read(path, metadata=["long"]).table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, count
 from typing import Any, BinaryIO
 
 from vcomp.evals.archives import (
@@ -256,7 +257,7 @@ class _Log:
         values: list[Any] = []
         for scorer, score in scores.items():
             value = score.get("value") if isinstance(score, dict) else score
-            judge = self._judges.get(scorer)
+            metric, judge = self._judges.get(scorer, (scorer, None))
             if isinstance(value, dict):  # a metric a key
                 labels += [(key, scorer, judge) for key in value]
                 values += map(_number_of, value.values())
@@ -264,7 +265,7 @@ class _Log:
                 labels += [(scorer, scorer, k) for k in range(1, len(value) + 1)]
                 values += map(_number_of, value)
             else:
-                labels.append((scorer, scorer, judge))
+                labels.append((metric, scorer, judge))
                 values.append(_number_of(value))
         if values:
             self.rows.add(own, values, tuple(labels))
@@ -300,10 +301,15 @@ def _number_of(value: Any) -> Any:
     return value
 
 
-def _judges(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the model that grades, by scorer, where the log names it."""
+def _judges(spec: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return the metric and the model that grades, by scorer, where the log names the model.
+
+    A scorer that is used several times has a number behind its name from the second time on.
+    If each time another model grades, all are one metric by several judges.
+    """
     roles = spec.get("model_roles") or {}
-    found = {}
+    models: dict[str, dict[str, Any]] = {}
+    used: set[str] = set()
     for scorer in spec.get("scorers") or []:
         options = scorer.get("options") or {}
         name = str(scorer.get("name", "")).rpartition("/")[2]
@@ -312,8 +318,14 @@ def _judges(spec: Mapping[str, Any]) -> dict[str, Any]:
             role = roles.get(options.get("model_role") or "grader") or {}
             model = role.get("model") if isinstance(role, dict) else role
             model = model or spec.get("model")
-        if model is not None:
-            found[name] = as_text(model)
+        unique = next(x for x in chain([name], (f"{name}{k}" for k in count(1))) if x not in used)
+        used.add(unique)
+        models.setdefault(name, {})[unique] = None if model is None else as_text(model)
+    found = {}
+    for name, of_uses in models.items():
+        by_judges = len({*of_uses.values()} - {None}) == len(of_uses)
+        known = {unique: model for unique, model in of_uses.items() if model is not None}
+        found |= {unique: (name if by_judges else unique, known[unique]) for unique in known}
     return found
 
 

@@ -351,10 +351,9 @@ def _of_metric(table: pd.DataFrame, metric: str | None, is_chosen: bool) -> pd.D
         if is_chosen and set(by_task) == set(known):
             return table
         of_tasks = f"; or one of each task, where={{'metric': {by_task}}}" if by_task[1:] else ""
-        has_judges = _n_levels(table, JUDGE) > 1
         raise DataError(
             f"the table has several metrics; name one, metric=… of {', '.join(map(repr, known))}"
-            f"{of_tasks}{'' if has_judges else f'; or, {METRICS_ARE_JUDGES}'}",
+            f"{of_tasks}{'' if JUDGE in table else f'; or, {METRICS_ARE_JUDGES}'}",
             column="metric",
         )
     if metric is not None and metric not in known:
