@@ -321,7 +321,7 @@ def _judges(spec: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
         unique = next(x for x in chain([name], (f"{name}{k}" for k in count(1))) if x not in used)
         used.add(unique)
         models.setdefault(name, {})[unique] = None if model is None else as_text(model)
-    found = {}
+    found: dict[str, tuple[str, str]] = {}
     for name, of_uses in models.items():
         by_judges = len({*of_uses.values()} - {None}) == len(of_uses)
         known = {unique: model for unique, model in of_uses.items() if model is not None}
