@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vcomp.evals.roles import Partitions
+from vcomp.evals.partitions import Partitions
 
 
 @pytest.mark.parametrize("n", [40, 3000])

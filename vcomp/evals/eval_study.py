@@ -25,11 +25,11 @@ from vcomp.evals.model_fits import (
 from vcomp.evals.more_data import means_of_drawn_tasks, more_data
 from vcomp.evals.next_data import allocation, on_score, plan_of, sentences
 from vcomp.evals.page import EvalPage, aggregates, page_of, printed, write_aggregates
+from vcomp.evals.partitions import Partitions
 from vcomp.evals.prices import Prices, read_budget, read_model_prices, read_prices
 from vcomp.evals.roles import (
     FIXED,
     MOST_NAMED,
-    Partitions,
     Roles,
     check_number_of_means,
     of_lacking,

@@ -10,7 +10,8 @@ import numpy as np
 
 from vcomp import display
 from vcomp.evals.next_data import plan_of
-from vcomp.evals.roles import FIXED, Partitions, Roles, of_lacking
+from vcomp.evals.partitions import Partitions
+from vcomp.evals.roles import FIXED, Roles, of_lacking
 from vcomp.evals.score_rows import check_varying, distinct
 from vcomp.exceptions import DataError, EstimationError, VcompWarning
 from vcomp.formula import RESIDUAL

@@ -10,13 +10,13 @@ import numpy as np
 
 from vcomp import display
 from vcomp.data import open_source
+from vcomp.evals.partitions import Partitions
 from vcomp.evals.reading_logs import EvalLogs, PathOfLog, on_choices, on_same_items, read
 from vcomp.evals.roles import (
     FIXED,
     JUDGE,
     METRICS_ARE_JUDGES,
     SAMPLED,
-    Partitions,
     Roles,
     check_column,
     copies,
