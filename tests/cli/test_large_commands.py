@@ -225,6 +225,11 @@ rng = np.random.default_rng(2)
 ratings = pd.DataFrame({f: rng.integers(0, n, 20_000) for f, n in (("s", 900), ("d", 400))})
 ratings["y"] = rng.integers(1, 6, 20_000)
 vcomp.fit("y ~ (1|s) + (1|d)", ratings).summary()
+for users, films in ((50_000, 35_000), (9_000, 2_000)):  # single ratings, and repeated ones
+    at = {f: q * rng.random(200_000) ** 3 for f, q in (("u", users), ("f", films))}
+    ratings = pd.DataFrame(at).astype(int)
+    ratings["y"] = 1.0 * rng.integers(1, 6, 200_000)
+    vcomp.fit("y ~ (1|u) + (1|f)", ratings).summary()
 print(sorted(known() - before))
 """
 

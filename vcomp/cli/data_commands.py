@@ -539,6 +539,7 @@ def _fit_all() -> None:
     many = _rows(150_000, a=3000, b=1200, c=14)
     vcomp.fit("y ~ x + (1|a) + (1|b) + (1|c)", many).summary()
     vcomp.fit("y ~ (1|a/c)", many).summary()  # many groups
+    vcomp.fit("y ~ x + (1|a) + (1|b)", _rows(150_000, a=40_000, b=30_000)).summary()
     named = many.assign(c=many["c"].astype(str), a=many["a"] % 30, b=many["b"] % 20)
     vcomp.fit("y ~ x + C(c) + (1|a*b)", named).summary()
     vcomp.fit("y ~ (1|a*b)", named, method="anova").summary()

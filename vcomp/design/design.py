@@ -6,6 +6,7 @@ In the pipe it follows the formula, and statistics follow it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -43,11 +44,15 @@ class Facet:
         import pandas as pd
 
         if isinstance(column.dtype, pd.CategoricalDtype):
+            categorical: Any = column.array
+            codes = categorical.codes.view()  # a copy by pandas would be large
+            # For protected arrays all kernels would be compiled again; none changes codes.
+            with suppress(ValueError):  # the memory itself is protected
+                codes.flags.writeable = True
             if column.cat.categories is self.levels:
-                return column.cat.codes.to_numpy()
+                return codes
             # A few categories are looked up, not every row.
             of_category = self.levels.get_indexer(column.cat.categories)
-            codes = column.cat.codes.to_numpy()
             return np.where(codes < 0, -1, of_category[codes]).astype(np.int32)
         return self.levels.get_indexer(pd.Index(column)).astype(np.int32)
 
