@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
 
-from vcomp.numerics.sparse.sparse_table import SparseTable, side_by_side
+from vcomp.numerics.sparse.sparse_table import SparseTable, stacked
 
 
 def table_of(matrix, fewest, threads=None):
@@ -56,19 +56,23 @@ def test_products_do_not_depend_on_the_number_of_cores(matrix, fewest, x):
         np.testing.assert_array_equal(found[0], other)
 
 
-def test_side_by_side(matrix, fewest):
+def test_blocks_are_stacked(matrix, fewest):
     B = matrix.toarray()
     columns = [B[:, :5], (B[:, 5:] > 0.0).astype(float), B[:, :0]]
     parts = [table_of(part, fewest) for part in columns]
-    joined = side_by_side(parts, 300)
+    joined = stacked([parts])
     expected = np.hstack([B[:, :5], B[:, 5:] > 0.0])
     assert joined.shape == (300, 12)
     assert joined.fewest == fewest
     np.testing.assert_array_equal(joined.times(np.eye(12)), expected)
+    below = stacked([parts, [SparseTable.empty(2, 7), table_of(B[:2, :5], fewest)]])
+    np.testing.assert_array_equal(below.times(np.eye(12))[:300], expected)
+    np.testing.assert_array_equal(below.times(np.eye(12))[300:, 7:], B[:2, :5])
+    assert stacked([parts[:1]]) is parts[0]
 
 
-def test_side_by_side_of_nothing():
-    empty = side_by_side([], 4)
+def test_products_with_nothing():
+    empty = SparseTable.empty(4, 0)
     assert empty.shape == (4, 0)
     np.testing.assert_array_equal(empty.times(np.zeros((0, 2))), np.zeros((4, 2)))
     assert empty.transposed().times(np.ones((4, 1))).shape == (0, 1)

@@ -449,19 +449,35 @@ def test_too_few_probes():
         IterativeLikelihood(stats, reml=True, n_probes=1)
 
 
-@pytest.mark.parametrize("v", [(1.0, 0.4, 0.3, 1.1), (1.0, 0.0, 0.3, 1.1)], ids=["all", "zero"])
-def test_memory_estimate(v):
-    data = crossed(60_000, 3000, 4000)
-    data["c"] = np.random.default_rng(1).integers(0, 2000, 60_000)
-    stats = statistics_of("y ~ (1|a) + (1|b) + (1|c)", data)
-    estimated = iterative_memory(stats, 32)
-    engine = IterativeLikelihood(stats, reml=True, n_probes=32)
+@pytest.mark.parametrize(
+    ("formula", "levels", "n_probes", "v"),
+    [
+        ("y ~ (1|a) + (1|b)", (20_000, 20_000), 8, (1.0, 0.4, 1.1)),
+        ("y ~ x + z + w + (1|a) + (1|b)", (30_000, 8_000), 8, (1.0, 0.4, 1.1)),
+        ("y ~ (1|a) + (1|b)", (30_000, 8_000), 32, (1.0, 0.4, 1.1)),
+        ("y ~ (1|a) + (1|b) + (1|c)", (3000, 4000, 2000), 32, (1.0, 0.4, 0.3, 1.1)),
+        ("y ~ (1|a) + (1|b) + (1|c)", (3000, 4000, 2000), 32, (1.0, 0.0, 0.3, 1.1)),
+    ],
+    ids=["two", "covariates", "probes", "three", "zero"],
+)
+def test_memory_estimate(formula, levels, n_probes, v):
+    rng, n = np.random.default_rng(1), 200_000 if len(levels) == 2 else 60_000
+    data = {f: rng.integers(0, q, n) for f, q in zip("abc", levels, strict=False)}
+    data |= dict(zip("xzwy", rng.normal(size=(4, n)), strict=True))
+    stats = statistics_of(formula, data)
+    v, estimated = np.array(v), iterative_memory(stats, n_probes)
+    few = statistics_of("y ~ (1|a) + (1|b)", crossed(300, 20, 30))
+    IterativeLikelihood(few, reml=True).derivatives(np.ones(3))  # imports what it needs
     tracemalloc.start()
-    engine.derivatives(np.array(v))
-    engine.loglike(np.array(v))
+    engine = IterativeLikelihood(stats, reml=True, n_probes=n_probes)
+    engine.derivatives(1.1 * v)
+    engine = engine.started(1.1 * v)  # as a climb
+    engine.derivatives(v)
+    engine.loglike(v)
     taken = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert taken <= estimated <= 3.0 * taken
+    # Threads hold columns at the same time or not; a term at zero needs fewer columns.
+    assert taken <= estimated <= (1.3 if v.all() else 2.0) * taken
 
 
 def test_memory_is_estimated_before_it_is_taken():
@@ -533,7 +549,8 @@ def test_four_fifths_of_the_memory_may_be_used():
         more = iterative_memory(stats, n_probes + 1) - needed
         tail = sum(stats.sizes) - max(stats.sizes)
         small = iterative_context.small_terms(stats.sizes, iterative_context.LEVELS)
-        assert more == 8.0 * (tail - sum(stats.sizes[t] for t in small))
+        # Of further probes the solutions are kept, and where they start.
+        assert more == 16.0 * (tail - sum(stats.sizes[t] for t in small))
         for factor, is_refused in ((1.001, False), (0.999, True)):
 
             def made(free=factor * needed / 0.8, n=n_probes):
@@ -544,31 +561,6 @@ def test_four_fifths_of_the_memory_may_be_used():
                     made()
             else:
                 assert made().n_fixed == stats.n_fixed
-
-
-@pytest.mark.parametrize(("sizes", "copies"), [((30, 20), 1), ((20, 30), 1), ((30, 20, 10), 3)])
-def test_memory_counts_the_tables_that_are_copied(sizes, copies):
-    """An entry has 12 bytes, a row 8; columns have 8 bytes for each group."""
-
-    def needed(entries, n_probes=7, n_levels=0):
-        pairs = {p: SimpleNamespace(indices=np.zeros(n)) for p, n in entries.items()}
-        stats = SimpleNamespace(sizes=sizes, n_terms=len(sizes), n_fixed=2, pairs=pairs)
-        return iterative_memory(stats, n_probes, n_levels)
-
-    none = needed({})
-    for t, u in combinations(range(len(sizes)), 2):
-        assert needed({(t, u): 100}) - none == copies * (12.0 * 100 + 8.0 * sizes[u])
-    tail, lead = sum(sizes) - 30, 30
-    assert needed({}, 9) - needed({}, 8) == 8.0 * (11 * tail + 4 * lead)
-    assert needed({}, 71) - needed({}, 70) == 8.0 * tail  # no more are solved at once
-    for n_levels in (0, 15):  # a term of 10 groups is small
-        n_small = 10 if n_levels and 10 in sizes else 0
-        tail = sum(sizes) - lead - n_small
-        fixed = 1 + 2 + len(sizes) + n_small
-        width = max(fixed, 7)
-        of_lead = 3 * fixed + 4 + 4 * width
-        found = needed({}, n_levels=n_levels)
-        assert found == 8.0 * ((7 + 3 * fixed + 10 * width) * tail + of_lead * lead)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -12,7 +13,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.sparse_equations import SparseSystem
 from vcomp.numerics import COSTS
-from vcomp.numerics.sparse import Probes
+from vcomp.numerics.sparse import Probes, SparseTable
 from vcomp.statistics import CrossProducts
 
 COLUMNS_AT_ONCE = 32
@@ -45,6 +46,9 @@ _OF_EFFECTS = 0.01
 
 _FINEST = 1e-14
 """Smallest tolerance: rounding error of the products leaves no smaller residual."""
+
+_COEFFICIENTS = 2e6
+"""Bytes of the coefficients of iterations, and of objects of all sizes."""
 
 SolveKind: TypeAlias = tuple[str, int, tuple[int, ...]]
 """Kind of right-hand sides, number of their block of columns, and terms in the equations."""
@@ -228,15 +232,18 @@ def iterative_memory(
     n_probes, n_levels : as for :class:`IterativeLikelihood`
     """
     small, large = small_terms(stats.sizes, n_levels), _large_terms(stats.sizes, n_levels)
-    lead, tail = stats.sizes[large[0]], sum(stats.sizes[t] for t in large[1:])
-    # Tables are stored by rows in both orders; with three terms or more, joined to two others.
-    copies, tables = 1.0 if len(large) == 2 else 3.0, 0.0
+    q, m = stats.sizes[large[0]], sum(stats.sizes[t] for t in large[1:])
+    # Tables by rows in both orders; with three terms or more, joined to two others.
+    copies, tables = (8.0 if len(large) == 2 else 24.0), 0.0
     for (t, u), pair in stats.pairs.items():
         if t in large and u in large:
-            tables += copies * (12.0 * pair.indices.size + 8.0 * stats.sizes[max(t, u)])
-    fixed = 1 + stats.n_fixed + stats.n_terms + sum(stats.sizes[t] for t in small)
-    width = min(max(n_probes, fixed), COLUMNS_AT_ONCE)
-    columns = 8.0 * (n_probes + 3.0 * fixed + 10.0 * width) * tail
-    # Solves, and probes of a term at zero, need columns of the length of the largest term.
-    by_lead = 3.0 * fixed + 4.0 + (4.0 * width if tail else 0.0)
-    return float(tables + columns + 8.0 * lead * by_lead)
+            tables += copies * pair.indices.size + 8.0 * (stats.sizes[t] + stats.sizes[u])
+    fixed = 1 + stats.n_fixed + sum(stats.sizes[t] for t in small)
+    others, width = fixed + len(large) - 1, min(n_probes, COLUMNS_AT_ONCE)
+    threads = min(-(-(others + width) // SparseTable.width), os.cpu_count() or 1)
+    # Right-hand sides with their projections and parts; diagonals; solutions and their starts;
+    # what is solved for at once, and its probes; columns of a solve.
+    columns = fixed * (3.0 * q + 4.0 * m) + 4.0 * q + 6.0 * m
+    columns += (2.0 * (others + n_probes) + others + 2.0 * width) * m
+    columns += threads * SparseTable.width * (q + 4.0 * m)
+    return float(tables + 8.0 * columns + _COEFFICIENTS)

@@ -22,11 +22,8 @@ from vcomp.estimators.likelihood.sparse_equations import (
     SparseSystem,
 )
 from vcomp.numerics import slices, solve_positive
-from vcomp.numerics.sparse import log_quadrature
+from vcomp.numerics.sparse import SparseTable, log_quadrature
 from vcomp.statistics import CrossProducts
-
-_SAMPLES = 4
-"""Probes whose parts of variances of effects are held at once: as many as columns of a product."""
 
 _COMBINATIONS = 65_536
 """Combinations of effects whose variances are held at once."""
@@ -100,15 +97,10 @@ class IterativePoint:
         whole = (self.context.gram - forms) / self.residual
         return _SolvedTogether(projections, whole, constant, by_probes)
 
-    @property
-    def _forms_of_columns(self) -> FloatArray:
-        """W'V_o⁻¹W."""
-        return self._solved.forms
-
     def _rows(self, term: int) -> FloatArray:
         """Return Z_t'V_o⁻¹W of a term."""
         if term in self.context.small:
-            return self._forms_of_columns[self.context.small[term]]
+            return self._solved.forms[self.context.small[term]]
         return self._solved.projections[term]
 
     def _outer(self, *, with_fixed: bool = True) -> tuple[LongArray, FloatArray]:
@@ -116,18 +108,18 @@ class IterativePoint:
 
         If not `with_fixed`, H is without X.
         """
-        ridge = np.zeros(len(self._forms_of_columns))
+        ridge = np.zeros(len(self._solved.forms))
         for t, place in self.context.small.items():
             ridge[place] = 1.0 / self.v[t] if self.v[t] > 0.0 else np.inf
         first = 1 if with_fixed else 1 + self._stats.n_fixed
         places = first + np.flatnonzero(np.isfinite(ridge[first:]))
-        return places, self._forms_of_columns[np.ix_(places, places)] + np.diag(ridge[places])
+        return places, self._solved.forms[np.ix_(places, places)] + np.diag(ridge[places])
 
     @cached_property
     def _theta(self) -> FloatArray:
         """The solution of the equations with matrix E: β̂, then û of the small terms."""
         places, M = self._outer()
-        return solve_positive(M, self._forms_of_columns[places, 0])
+        return solve_positive(M, self._solved.forms[places, 0])
 
     @property
     def beta(self) -> FloatArray:
@@ -144,7 +136,7 @@ class IterativePoint:
     @property
     def yPy(self) -> float:
         """The quadratic form y'P y, eq. (8.1)."""
-        forms, (places, _) = self._forms_of_columns, self._outer()
+        forms, (places, _) = self._solved.forms, self._outer()
         return float(forms[0, 0] - forms[0, places] @ self._theta)
 
     @cached_property
@@ -155,7 +147,7 @@ class IterativePoint:
     def fixed_gram(self) -> tuple[FloatArray, FloatArray]:
         """Return X'V⁻¹X and its inverse."""
         places, M = self._outer(with_fixed=False)
-        forms, X = self._forms_of_columns, slice(1, 1 + self._stats.n_fixed)
+        forms, X = self._solved.forms, slice(1, 1 + self._stats.n_fixed)
         between = forms[np.ix_(places, np.arange(X.start, X.stop))]
         gram: FloatArray = forms[X, X] - between.T @ solve_positive(M, between)
         return 0.5 * (gram + gram.T), self.cov_beta
@@ -164,7 +156,7 @@ class IterativePoint:
         """Return Z_t'V⁻¹X of every term, (q_t, p)."""
         places, M = self._outer(with_fixed=False)
         X = np.arange(1, 1 + self._stats.n_fixed)
-        solved = solve_positive(M, self._forms_of_columns[np.ix_(places, X)])
+        solved = solve_positive(M, self._solved.forms[np.ix_(places, X)])
         return self._less(X, places, solved)
 
     def _less(
@@ -372,7 +364,7 @@ class IterativePoint:
         count = self.context.probes.count(self.system.equations.sizes[1:]) if self._slices else 0
         for number, part in enumerate(slices(count, COLUMNS_AT_ONCE)):
             z, x = self._probe(number, part)
-            for some in slices(z.shape[1], _SAMPLES):
+            for some in slices(z.shape[1], SparseTable.width):
                 yield self._near.samples(
                     np.ascontiguousarray(z[:, some]), np.ascontiguousarray(x[:, some])
                 )
@@ -493,9 +485,9 @@ class IterativePoint:
         W, along = self._near.log_along() if m else (np.zeros((0, 0)), np.zeros((0, 0)))
         for part in slices(self.context.probes.count(sizes) if m else 0, COLUMNS_AT_ONCE):
             z = self._probes(part)
-            b, a = root * z, W.T @ z
-            tol = float(np.sqrt(self.context.tol))
-            solved = system.solve(b, None, tol, overwrite=True)
+            a = W.T @ z
+            z *= root
+            solved = system.solve(z, None, float(np.sqrt(self.context.tol)), overwrite=True)
             self.context.products.setdefault("likelihood", []).append(solved.iterations)
             logs, firsts = log_quadrature(solved)
             known = np.einsum("ic,ij,jc->c", a, along, a) - along.trace()

@@ -8,8 +8,7 @@ are added by generalised least squares, eq. (8.1).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.sparse import Solved, SparseTable, side_by_side, solve_reduced
+from vcomp.numerics.sparse import Solved, SparseTable, solve_reduced, stacked
 from vcomp.statistics import CrossProducts
 
 _MAX_PRODUCTS = 2000
@@ -135,6 +134,15 @@ class SparseSystem:
         product += self.tail[:, None] * x
         return product
 
+    def product_with_constants(self, U: FloatArray) -> FloatArray:
+        """Return S U for the (m, k) indicators of the terms that are not eliminated."""
+        n = self.equations.tail_n[:, None]
+        of_lead = self.equations.rest.times(
+            self._above((self.inverse_lead * self.equations.lead_n)[:, None])
+        )
+        product: FloatArray = np.where(U > 0.0, self.tail[:, None], n) - of_lead
+        return product
+
     def reduce(self, lead: FloatArray, tail: FloatArray) -> Reduced:
         """Return right-hand sides b₁ (q, c), b₂ (m, c) after elimination of the largest term."""
         solved = self.inverse_lead[:, None] * lead
@@ -204,45 +212,27 @@ class SparseSystem:
 
 def build_sparse_equations(stats: CrossProducts, active: tuple[int, ...]) -> SparseEquations:
     """Return the equations of the terms in `active`, largest first."""
-    sizes = tuple(stats.sizes[t] for t in active)
+    sizes, others = tuple(stats.sizes[t] for t in active), active[1:]
     ends = np.cumsum([0, *sizes[1:]])
     slices = tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
     nothing = np.zeros(0)
+
+    def block(t: int, u: int) -> SparseTable:
+        return SparseTable.empty(stats.sizes[t], stats.sizes[t]) if t == u else stats.table(t, u)
+
+    coupling = [[stats.table(active[0], t) for t in others]]
+    rest = [[block(t, u) for u in active] for t in others]
     q = sizes[0] if active else 0
+    if len(others) == 1:  # K has no other entries
+        rest = [rest[0][:1]]
     return SparseEquations(
         active=active,
         sizes=sizes,
         slices=slices,
         lead_n=stats.group_n[active[0]] if active else nothing,
-        tail_n=np.concatenate([nothing, *(stats.group_n[t] for t in active[1:])]),
-        coupling=side_by_side([stats.table(active[0], t) for t in active[1:]], q),
-        rest=_below([_row_of(stats, t, active) for t in active[1:]], sum(sizes)),
-    )
-
-
-def _row_of(stats: CrossProducts, term: int, active: tuple[int, ...]) -> SparseTable:
-    """Return the rows of one term in [B' K]."""
-    if len(active) == 2:
-        return stats.table(term, active[0])
-    own = stats.table(term, active[0])
-    nothing = replace(own, indptr=0 * own.indptr, indices=own.indices[:0], weights=own.weights[:0])
-    blank = replace(nothing, n_cols=own.shape[0])
-    blocks = [blank if t == term else stats.table(term, t) for t in active]
-    return side_by_side(blocks, own.shape[0])
-
-
-def _below(tables: Sequence[SparseTable], n_cols: int) -> SparseTable:
-    """Return the rows of some tables in one."""
-    if len(tables) == 1:
-        return tables[0]
-    indptr = [np.zeros(1, np.int64)]
-    for table in tables:
-        indptr.append(table.indptr[1:] + indptr[-1][-1])
-    indices = [np.zeros(0, np.int32), *(table.indices for table in tables)]
-    weights = [np.zeros(0)]
-    weights += [t.weights if t.weights.size else np.ones(t.nnz) for t in tables]
-    return SparseTable.of(
-        np.concatenate(indptr), np.concatenate(indices), np.concatenate(weights), n_cols
+        tail_n=np.concatenate([nothing, *(stats.group_n[t] for t in others)]),
+        coupling=stacked(coupling) if others else SparseTable.empty(q, 0),
+        rest=stacked(rest) if others else SparseTable.empty(0, q),
     )
 
 
@@ -285,13 +275,16 @@ class NearInverse:
         self._weights = 1.0 / (D @ U)
         along = U.T @ (D[:, None] * H)
         self._L = np.linalg.pinv(0.5 * (along + along.T), hermitian=True)
-        B, squares = system.equations.coupling, system.inverse_lead**2
-        self._BU, self._BH = BU, BH = B.times(U), B.times(H)
-        own = system.equations.coupling.squared_times(1.0 / D[:, None])[:, 0]
-        own -= np.square(BU) @ self._weights
+        B, n = system.equations.coupling, system.equations.lead_n
+        self._BH = BH = B.times(H)
+        # The groups of a term have all rows of a group of the eliminated one: B times a column of
+        # U is `n`.
+        own = B.squared_times(1.0 / D[:, None])[:, 0] - np.square(n) * self._weights.sum()
         # The diagonals of HLH' + M − M(S − D)M, and of A⁻¹B(HLH' + M)B'A⁻¹.
-        self.lead_diagonal = squares * (own + np.einsum("ij,jk,ik->i", BH, self._L, BH))
-        apart = system.product(U) - D[:, None] * U
+        own += np.einsum("ij,jk,ik->i", BH, self._L, BH)
+        self.lead_diagonal = system.inverse_lead**2 * own
+        self._SU = system.product_with_constants(U)
+        apart = self._SU - D[:, None] * U
         inner = self._weights[:, None] * (U.T @ apart) * self._weights
         self.diagonal = np.einsum("ij,jk,ik->i", H, self._L, H)
         self.diagonal += 1.0 / D - np.square(U) @ self._weights
@@ -309,7 +302,7 @@ class NearInverse:
         inverse = scale[:, None] * (U.T @ (D[:, None] * self._H)) * scale
         values, vectors = np.linalg.eigh(0.5 * (inverse + inverse.T))
         logs = -(vectors * np.log(np.where(values > 0.0, values, 1.0))) @ vectors.T
-        own = scale[:, None] * (U.T @ self._system.product(U)) * scale
+        own = scale[:, None] * (U.T @ self._SU) * scale
         return np.sqrt(D)[:, None] * U * scale, logs - own + np.eye(scale.size)
 
     def samples(self, z: FloatArray, x: FloatArray) -> Samples:
@@ -328,14 +321,10 @@ class NearInverse:
 
         It is −A⁻¹B(HLH' + M).
         """
-        from scipy.sparse import csr_array
-
         system = self._system
-        starts, columns, weights = system.equations.coupling.parts
-        entries = weights if weights.size else np.ones(columns.size)
-        table = csr_array((entries, columns, starts), shape=(starts.size - 1, self._U.shape[0]))
+        table = system.equations.coupling.matrix.astype(float)
         own = np.asarray(table[a, b]).ravel() / system.diagonal[b]
-        own -= np.einsum("ij,ij->i", self._BU[a] * self._weights, self._U[b])
+        own -= system.equations.lead_n[a] * (self._U[b] @ self._weights)
         own += np.einsum("ij,jk,ik->i", self._BH[a], self._L, self._H[b])
         known: FloatArray = -system.inverse_lead[a] * own
         return known

@@ -12,5 +12,5 @@ from .sparse_table import SparseTable as SparseTable
 from .sparse_table import conjugate_gradients as conjugate_gradients
 from .sparse_table import log_quadrature as log_quadrature
 from .sparse_table import row_products as row_products
-from .sparse_table import side_by_side as side_by_side
 from .sparse_table import solve_reduced as solve_reduced
+from .sparse_table import stacked as stacked

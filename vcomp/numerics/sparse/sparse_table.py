@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -39,8 +39,8 @@ class SparseTable:
     Attributes
     ----------
     indptr, indices : (q + 1,) starts of rows, and (nnz,) columns of entries
-    weights : (nnz,) the entries, of any type in which their squares are exact; empty if all are
-        one. An entry of n may be n ones
+    weights : (nnz,) the entries, bytes or in double precision; empty if all are one. An entry of n
+        may be n ones
     n_cols : number of columns
     fewest : fewest entries of a block of rows
     threads : number of threads; None for that of the cores
@@ -52,6 +52,9 @@ class SparseTable:
     n_cols: int
     fewest: int = _ENTRIES_A_BLOCK
     threads: int | None = None
+
+    width: ClassVar[int] = kernels.WIDTH
+    """Number of columns of a product that are computed together."""
 
     @cached_property
     def _bounds(self) -> tuple[tuple[int, int], ...]:
@@ -78,6 +81,9 @@ class SparseTable:
                     before = np.concatenate([[0], np.cumsum(more)])
                     indptr = indptr + before[np.searchsorted(at, indptr)]
                 counts = counts[:0]
+        # Kernels are compiled for none, bytes and double precision.
+        if counts.dtype != np.uint8:
+            counts = counts.astype(float, copy=False)
         return cls(indptr, indices, counts, n_cols)
 
     @property
@@ -90,21 +96,34 @@ class SparseTable:
         """Number of entries."""
         return int(self.indices.size)
 
-    def transposed(self) -> SparseTable:
-        """Return the transposed matrix, a copy."""
+    @classmethod
+    def empty(cls, n_rows: int, n_cols: int) -> SparseTable:
+        """Return a matrix of zeros."""
+        return cls(np.zeros(n_rows + 1, np.int64), np.zeros(0, np.int32), np.zeros(0), n_cols)
+
+    @property
+    def matrix(self) -> Any:
+        """The same as a ``scipy.sparse.csr_array``, in which an entry of n may be n ones."""
         from scipy.sparse import csr_array
 
-        entries = self.weights if self.weights.size else np.ones(self.nnz, np.int8)
+        entries = self.weights if self.weights.size else np.ones(self.nnz, np.uint8)
         # With starts of eight bytes the indices would be copied to eight bytes.
         starts = self.indptr.astype(np.int32) if self.nnz < 2**31 else self.indptr
-        turned = csr_array((entries, self.indices, starts), shape=self.shape).tocsc()
+        return csr_array((entries, self.indices, starts), shape=self.shape)
+
+    def like(self, matrix: Any, *, weighted: bool) -> SparseTable:
+        """Return a ``csr_array`` as a matrix for products, of ones unless it is weighted."""
         return replace(
             self,
-            indptr=turned.indptr.astype(np.int64),
-            indices=turned.indices.astype(np.int32, copy=False),
-            weights=turned.data if self.weights.size else self.weights,
-            n_cols=self.shape[0],
+            indptr=matrix.indptr.astype(np.int64),
+            indices=matrix.indices.astype(np.int32, copy=False),
+            weights=matrix.data if weighted else np.zeros(0),
+            n_cols=matrix.shape[1],
         )
+
+    def transposed(self) -> SparseTable:
+        """Return the transposed matrix, a copy."""
+        return self.like(self.matrix.tocsc().T, weighted=self.weights.size > 0)
 
     def times(self, x: FloatArray) -> FloatArray:
         """Return B x for the (n_cols, c) columns of `x`."""
@@ -175,28 +194,16 @@ def over_threads(
         other.result()
 
 
-def side_by_side(tables: Sequence[SparseTable], n_rows: int) -> SparseTable:
-    """Return [B₁ B₂ …]; if there is one matrix, itself."""
+def stacked(blocks: Sequence[Sequence[SparseTable]]) -> SparseTable:
+    """Return the matrix of rows of blocks; if there is one block, itself."""
+    from scipy.sparse import hstack, vstack
+
+    tables = [table for row in blocks for table in row]
     if len(tables) == 1:
         return tables[0]
-    if not tables:
-        empty = np.zeros(0)
-        return SparseTable(np.zeros(n_rows + 1, np.int64), np.zeros(0, np.int32), empty, 0)
-    indptr = np.sum([t.indptr for t in tables], axis=0)
-    indices = np.empty(indptr[-1], np.int32)
-    weighted = any(t.weights.size for t in tables)
-    weights = np.empty(indices.size if weighted else 0)
-    begin, shift = indptr[:-1].copy(), 0
-    for table in tables:
-        lengths = np.diff(table.indptr)
-        places = np.arange(table.indices.size) + np.repeat(begin - table.indptr[:-1], lengths)
-        indices[places] = table.indices + np.int32(shift)
-        if weighted:
-            weights[places] = table.weights if table.weights.size else 1.0
-        begin += lengths
-        shift += table.n_cols
-    first = tables[0]
-    return SparseTable(indptr, indices, weights, shift, first.fewest, first.threads)
+    rows = [hstack([table.matrix for table in row], format="csr") for row in blocks]
+    whole = vstack(rows, format="csr")
+    return tables[0].like(whole, weighted=any(table.weights.size for table in tables))
 
 
 Fill = Callable[[int, int, FloatArray], None]
