@@ -28,13 +28,13 @@ _CODE = re.compile(
 
 def _texts(tree: ast.AST) -> Iterator[str]:
     """Yield the strings of a module that are not docstrings; ``{}`` is what is put in."""
-    skipped: set[int] = set()
-    for node in ast.walk(tree):
+    skipped, nodes = set[int](), list(ast.walk(tree))
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             skipped.add(id(node.value))
         if isinstance(node, ast.JoinedStr):
             skipped.update(id(part) for value in node.values for part in ast.walk(value))
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             parts = (v.value if isinstance(v, ast.Constant) else "{}" for v in node.values)
             yield "".join(map(str, parts))

@@ -623,8 +623,9 @@ def test_a_residual_far_below_the_total_variance_is_not_zero(noise):
     expected = np.square(rest).sum() / (n * (m - 2))
     assert found.converged
     assert found.vcomp["Residual"] == pytest.approx(expected, rel=1e-14 / noise**2)
-    with pytest.raises(vcomp.EstimationError, match="the residual variance is zero"):
-        vcomp.fit("y ~ x + (x|g)", pd.DataFrame({"y": u[g, 0] + u[g, 1] * x, "x": x, "g": g}))
+    if noise == 1e-5:
+        with pytest.raises(vcomp.EstimationError, match="the residual variance is zero"):
+            vcomp.fit("y ~ x + (x|g)", pd.DataFrame({"y": u[g, 0] + u[g, 1] * x, "x": x, "g": g}))
 
 
 CROSSED = DATA.assign(h=np.arange(len(DATA)) % 9, y=DATA["y"] + np.sin(np.arange(len(DATA)) % 9))
