@@ -1653,3 +1653,16 @@ def test_long_names_are_shortened_if_they_remain_different():
     alike = [k + "x" * 60 for k in "ab"]
     said = str(vcomp.evals.study(data.assign(model=places.map(dict(enumerate(alike))))))
     assert all(name in said.partition("\n\n")[0] for name in alike)
+
+
+def test_means_of_zero_are_zero():
+    data = scores(models=3, tasks=2, items=10, seed=6)
+    data = data[(data["task"] == "t0") | (data["item"] == 1000)]  # one item in the other task
+    data.loc[data["task"] == "t1", "score"] = (data["model"] != "m1").astype(float)
+    found = vcomp.evals.study(data)
+    expected = data.groupby(["task", "model"])["score"].mean()
+    np.testing.assert_allclose(
+        found.by_task["mean"], expected.loc[found.by_task.index], rtol=1e-12
+    )
+    assert found.by_task["mean"]["t1", "m1"] == 0.0
+    assert "e-" not in str(found).partition("Differences by")[0]

@@ -21,6 +21,7 @@ from vcomp.evals.model_fits import (
     fitted,
     noise_of_score,
     sources_of,
+    without_rounding,
 )
 from vcomp.evals.more_data import means_of_drawn_tasks, more_data
 from vcomp.evals.next_data import allocation, on_score, plan_of, sentences
@@ -121,10 +122,9 @@ class EvalStudy(display.Printed):
         if task in self.roles.sampled and self.comparisons is not None:
             return means_of_drawn_tasks(self)
         self._check_tasks()
-        if self.comparisons is None:
-            return self.fit.marginal_means(task, alpha=self.alpha, ddf=DDF).table[SCORE]
-        by_task = self.fit.marginal_means(self.roles.model, by=task, alpha=self.alpha, ddf=DDF)
-        return by_task.table[SCORE]
+        of, by = (task, ()) if self.comparisons is None else (self.roles.model, task)
+        means = self.fit.marginal_means(of, by=by, alpha=self.alpha, ddf=DDF).table[SCORE]
+        return means.assign(mean=without_rounding(means["mean"], self.data[self.roles.score]))
 
     @cached_property
     def multivariate(self) -> MultivariateResults:
@@ -354,9 +354,8 @@ class EvalStudy(display.Printed):
         if not self.open_pair:
             return math.nan
         first = self.table.index.tolist().index(self.open_pair[0])
-        top, scores = self.table["mean"].to_numpy()[first:], self.data[self.roles.score]
-        gap = abs(float(top[0] - top[1]))
-        return 0.0 if gap <= 1e-12 * float(scores.abs().max()) else gap  # rounding of means
+        top = self.table["mean"].iloc[first : first + 2].diff().abs()
+        return float(without_rounding(top, self.data[self.roles.score]).iloc[1])
 
     @cached_property
     def allocation(self) -> Allocation[DStudy] | None:
@@ -621,6 +620,7 @@ def study(
     del groups  # numbers of all rows
     fit = fit_of_models(roles, table)
     means, comparisons, lacking = compared(fit, roles, table[system].iloc[0], weights, test, alpha)
+    means["mean"] = without_rounding(means["mean"], table[score])
     if set(fit.components.response_values or [math.nan]) <= {0.0, 1.0}:
         means[["mean", "low", "high"]] = means[["mean", "low", "high"]].clip(0.0, 1.0)
     if comparisons is not None:

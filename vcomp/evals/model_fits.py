@@ -155,6 +155,17 @@ def compared(
     return table, pairs, lacking
 
 
+def without_rounding(means: pd.Series, scores: pd.Series) -> pd.Series:
+    """Return means, or their differences, with 0 for those that are rounding errors.
+
+    Parameters
+    ----------
+    means : of scores
+    scores : of all models
+    """
+    return means.mask(means.abs() <= 1e-12 * float(scores.abs().max()), 0.0)
+
+
 def fit_of_models(roles: Roles, table: pd.DataFrame) -> VarianceComponentsResults:
     """Return the fit in which models are fixed.
 
