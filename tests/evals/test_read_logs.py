@@ -56,6 +56,26 @@ def test_tables_are_found_by_content(tmp_path, kind):
     assert logs.report[["format", "samples", "scores"]].to_numpy().tolist() == [["table", 4, 4]]
 
 
+def test_a_list_of_objects_is_read_an_object_at_a_time(tmp_path):
+    path, rows = tmp_path / "a.json", [{"model": "m", "item": k, "score": k / 4} for k in range(9)]
+    for text in (json.dumps(rows), json.dumps(rows, indent=1)):
+        path.write_text(text, "utf-8")
+        table = vcomp.evals.read(path).table
+        assert table["score"].tolist() == [k / 4 for k in range(9)]
+        path.write_text(text[:-20], "utf-8")
+        with pytest.raises(vcomp.DataError, match="the list: it ends within an object"):
+            vcomp.evals.read(path)
+        logs = vcomp.evals.read(path, unreadable="skip")
+        assert logs.table["score"].tolist() == [k / 4 for k in range(8)]
+        assert logs.report["unreadable"].tolist() == [1]
+        path.write_text(text + "x", "utf-8")
+        with pytest.raises(vcomp.DataError, match="the list: something follows the document"):
+            vcomp.evals.read(path)
+    path.write_text(json.dumps([rows[0], 5, rows[1]]), "utf-8")
+    with pytest.raises(vcomp.DataError, match="row 2: it is not an object"):
+        vcomp.evals.read(path)
+
+
 def test_standard_input(monkeypatch):
     text = io.TextIOWrapper(io.BytesIO(as_lines(FRAME).encode()))
     monkeypatch.setattr("sys.stdin", text)

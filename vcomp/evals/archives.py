@@ -43,7 +43,8 @@ _IN_EXTRA = 2**32 - 1
 _UTF_8 = 1 << 11
 """Flag of names that are not in code page 437."""
 
-_PIECE = 1 << 20
+_PACKED, _PIECE = 1 << 16, 1 << 20
+"""Bytes that are unpacked at a time, and the most that they become."""
 
 
 class Member(NamedTuple):
@@ -234,9 +235,11 @@ def _unpacked(packed: bytes, method: int) -> Iterator[bytes]:
     elif method == _DEFLATED:
         unpack = zlib.decompressobj(-15)
         try:
-            while packed and not unpack.eof:
-                yield unpack.decompress(packed, _PIECE)
-                packed = unpack.unconsumed_tail
+            for at in range(0, len(packed), _PACKED):  # what is left of a piece is copied
+                some = packed[at : at + _PACKED]
+                while some and not unpack.eof:
+                    yield unpack.decompress(some, _PIECE)
+                    some = unpack.unconsumed_tail
             yield unpack.flush()
         except zlib.error as error:
             raise UnreadableError(f"it cannot be unpacked ({error})") from None

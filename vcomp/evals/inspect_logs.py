@@ -164,7 +164,7 @@ def _summarises(header: Mapping[str, Any]) -> bool:
 
 
 def _shortened(text: str, start: int) -> tuple[str, int] | None:
-    """Return a summary without what follows its scores and is not read, and where it ends.
+    """Return a summary without metadata and what follows its scores, and where it ends.
 
     Text has its quotes escaped, so that these are keys; deeper ones leave text that is no JSON.
     """
@@ -175,7 +175,9 @@ def _shortened(text: str, start: int) -> tuple[str, int] | None:
     rest = text[cut:end]
     if '"error":' in rest or '"scores":' in rest or '"started_at":"' not in rest:
         return None
-    return text[start:cut] + ',"started_at":""}', end + 1
+    more, scores = text.find(',"metadata":', start, cut), text.rfind(',"scores":', start, cut)
+    own = text[start:more] + text[scores:cut] if start < more < scores else text[start:cut]
+    return own + ',"started_at":""}', end + 1
 
 
 def _is_whole(summary: Mapping[str, Any]) -> bool:
@@ -185,10 +187,11 @@ def _is_whole(summary: Mapping[str, Any]) -> bool:
     """
     if "started_at" not in summary:
         return False
-    texts, target = _texts(summary["input"]), summary["target"]
-    texts += target if isinstance(target, list) else [target]
-    for text in texts:
-        if text is None or text.endswith(_SHORTENED) or _OTHER.match(text):
+    target = summary["target"]
+    for text in [*_texts(summary["input"]), *(target if isinstance(target, list) else [target])]:
+        if text is None or text.endswith(_SHORTENED):
+            return False
+        if text.startswith(("(", "data:")) and _OTHER.match(text):
             return False
     return True
 

@@ -6,7 +6,6 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, TypeAlias
 
 
@@ -129,8 +128,7 @@ def _without_elements(
 ) -> Generator[Any, None, Any]:
     start = text.next()
     if start == "[" and () in paths:
-        for _ in text.places("]"):
-            yield text.value(shortened)
+        yield from text.elements(shortened)
         return []
     if start != "{" or not any(paths):
         return text.value()
@@ -190,15 +188,18 @@ class _JsonText:
         UnreadableError
             If it is not JSON.
         """
-        self.next()
+        if self._text[self._at : self._at + 1] <= " ":
+            self.next()
         found = None if shortened is None else shortened(self._text, self._at)
         if found is not None:
             text, end = found
-            with suppress(ValueError, RecursionError):
+            try:
                 value, n = self._decode(text)
-                if n == len(text):
-                    self._at = end
-                    return value
+            except (ValueError, RecursionError):
+                n = -1
+            if n == len(text):
+                self._at = end
+                return value
         while True:
             try:
                 value, end = self._decode(self._text, self._at)
@@ -214,6 +215,14 @@ class _JsonText:
                 continue  # a number may go on, as by e-5
             self._at = end
             return value
+
+    def elements(self, shortened: Shortened | None) -> Iterator[Any]:
+        """Yield the elements of an array, and go over its end."""
+        for _ in self.places("]"):
+            yield self.value(shortened)
+            while self._text.startswith(",{", self._at):  # most often so, and quicker
+                self._at += 1
+                yield self.value(shortened)
 
     def places(self, end: str) -> Iterator[None]:
         """Yield before each element of an array, or key of an object, and go over its end."""
@@ -247,15 +256,15 @@ def document_or_none(text: bytes) -> Any:
         return None
 
 
-def place_in_json(text: bytes) -> str:
-    """Return where a text stops being JSON, a clause."""
+def place_in_json(text: bytes) -> str | None:
+    """Return where a text stops being JSON, a clause; None if it is JSON."""
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
         return f"it is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
     except (ValueError, RecursionError) as error:
         return f"it is not JSON: {error}"
-    return "it is JSON of no known format"
+    return None
 
 
 def mapping(value: Any, what: str) -> dict[str, Any]:

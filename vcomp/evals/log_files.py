@@ -234,14 +234,6 @@ class LogFile:
         """Whether its text begins as an object or a list."""
         return _JSON.match(self._start) is not None
 
-    @cached_property
-    def document(self) -> Any:
-        """The whole file as one JSON value; None if it is not one."""
-        if not self.is_json:
-            return None
-        with self.opened() as stream:
-            return document_or_none(stream.read())
-
     def records(self) -> Generator[Any, None, Any]:
         """Yield the elements of the long array of a document, and return the rest."""
         with self.opened() as stream:
@@ -297,14 +289,14 @@ class LogFile:
         except (pa.ArrowException, OSError):
             return None
 
-    def place_of_damage(self) -> str:
-        """Return where and why the file is not JSON, a clause."""
+    def damage(self) -> str | None:
+        """Return where and why the file is not JSON, a clause; None if it is."""
         with self.opened() as stream:
             return place_in_json(stream.read())
 
     def forget(self) -> None:
         """Free the parsed content."""
-        for name in ("document", "first", "first_record"):
+        for name in ("first", "first_record"):
             self.__dict__.pop(name, None)
 
 

@@ -616,8 +616,8 @@ def _format_of(
     is_log = file.is_given or file.path.suffix.lower() in _DATA_ENDINGS
     if found is None and is_log and not file.head:
         damage.add("the file", "it is empty")
-    elif found is None and is_log and file.is_json and not file.first and file.document is None:
-        damage.add("the file", file.place_of_damage())
+    elif found is None and is_log and file.is_json and not file.first and (why := file.damage()):
+        damage.add("the file", why)
     elif file.is_given:
         raise DataError(
             f"{file.name!r} has no known format of a log; known ones are {', '.join(FORMATS)}, "

@@ -439,7 +439,7 @@ def within(value: Any, *keys: str) -> Any:
 
 def content_hash(*parts: Any) -> int:
     """Return a number made of the content of an item, equal for equal content and never 0."""
-    texts = ("null" if part is None else _IN_ASCII(part) for part in parts)
+    texts = ["null" if part is None else _IN_ASCII(part) for part in parts]
     digest = hashlib.blake2b(f"[{', '.join(texts)}]".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") or 1
 

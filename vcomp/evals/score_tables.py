@@ -50,8 +50,7 @@ def _header(file: LogFile) -> list[str]:
     if file.is_parquet:
         return file.columns
     if file.is_json:
-        rows = file.document if isinstance(file.document, list) else [file.first]
-        return list(rows[0]) if rows and isinstance(rows[0], dict) else []
+        return list(file.first_record or file.first)
     if file.is_zip:
         return []
     line = _first_line(file)
@@ -225,12 +224,13 @@ def _json(file: LogFile, damage: Damage) -> Iterator[pd.DataFrame]:
     import pandas as pd
 
     def objects() -> Iterator[dict[str, Any]]:
-        if isinstance(file.document, list):
-            for k, row in enumerate(file.document, 1):
-                with damage.at(f"row {k}"):
-                    if not isinstance(row, dict):
-                        raise UnreadableError("it is not an object")
-                    yield row
+        if file.first_record:
+            with damage.at("the list"):
+                for k, row in enumerate(file.records(), 1):
+                    with damage.at(f"row {k}"):
+                        if not isinstance(row, dict):
+                            raise UnreadableError("it is not an object")
+                        yield row
             return
         for number, line in file.lines(damage):
             with damage.at(f"line {number}"):
