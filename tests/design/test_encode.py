@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import vcomp
 from tests.helpers.learned_designs import design_of, rows_of, tables
 from vcomp.data.rows import Rows
+from vcomp.design import Facet
 from vcomp.design.learning import _distinct
 
 FORMULA = "y ~ x + (1|a) + (1|b:a) + (1|c:a:b) + (1|c)"
@@ -144,3 +145,12 @@ def test_combinations_that_occur_in_order(rows):
     levels = np.array(rows, dtype=np.int32).T
     for some in (levels[:2], levels):
         np.testing.assert_array_equal(_distinct(list(some)), np.unique(some, axis=1))
+
+
+def test_codes_of_categories_are_neither_copied_nor_left_open_to_changes():
+    column = pd.Series(pd.Categorical(["b", "a", "b"], categories=["a", "b"]))
+    codes = Facet("f", column.cat.categories).codes(column)
+    assert codes.tolist() == [1, 0, 1]
+    assert np.shares_memory(codes, column.array.codes)
+    assert codes.flags.writeable  # else kernels are compiled a second time
+    assert not column.array.codes.flags.writeable
