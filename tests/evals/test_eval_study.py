@@ -1666,3 +1666,12 @@ def test_means_of_zero_are_zero():
     )
     assert found.by_task["mean"]["t1", "m1"] == 0.0
     assert "e-" not in str(found).partition("Differences by")[0]
+
+
+def test_a_table_without_models_names_how_to_say_what_is_compared():
+    data = scores(models=3).rename(columns={"model": "engine"})
+    with pytest.raises(vcomp.PlanError, match=r"no column 'model'.*system=… names") as error:
+        vcomp.evals.study(data)
+    assert "'engine'" in str(error.value)
+    found = vcomp.evals.study(data, system="engine")
+    assert found.table.index.name == "engine"

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 SAMPLED, FIXED, NUMBERED = ("item", "prompt", "judge"), ("task",), ("epoch", "run", "seed")
 """Columns that are sampled, that are all there is, and that number repetitions, unless named."""
 
+MODEL = "model"
+"""The column of systems, unless another one is named."""
+
 JUDGE = "judge"
 """The column of those who score an answer; an answer is paid for once, whoever judges it."""
 
@@ -411,6 +414,8 @@ def check_column(table: pd.DataFrame, name: str) -> None:
     if name not in table:
         known = list(map(str, table.columns))
         instead = f"; {METRICS_ARE_JUDGES}" if name == JUDGE and "metric" in table else ""
+        if name == MODEL:
+            instead = "; system=… names the column of what is compared"
         raise PlanError(
             f"there is no column {name!r}{did_you_mean(name, known)}; there are "
             f"{', '.join(map(repr, known))}{instead}",
