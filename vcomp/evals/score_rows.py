@@ -10,8 +10,9 @@ import numpy as np
 
 from vcomp import display
 from vcomp.data import open_source
+from vcomp.evals.item_names import on_same_items
 from vcomp.evals.partitions import Partitions
-from vcomp.evals.reading_logs import EvalLogs, PathOfLog, on_choices, on_same_items, read
+from vcomp.evals.reading_logs import EvalLogs, PathOfLog, on_choices, read
 from vcomp.evals.roles import (
     FIXED,
     JUDGE,
