@@ -689,3 +689,100 @@ def test_pairs_of_many_levels_need_a_solve_a_level():
         kept = pairs.merge(alone[["first", "second"]])
         for name in ("std_error", "df", "p_value"):
             assert kept[name].to_numpy() == pytest.approx(alone[name].to_numpy(), rel=1e-9)
+
+
+# An error of each pair --------------------------------------------------------------------------
+
+
+def of_models(shape, seed=0, missing=0.0):
+    """Return scores (models, items, prompts), the errors of some models larger, and their rows."""
+    rng = np.random.default_rng(seed)
+    k, n, p = shape
+    size = np.exp(0.5 * rng.normal(size=(k, 1, 1)))
+    y = rng.normal(size=(1, n, 1)) + size * rng.normal(size=(k, n, 1)) + rng.normal(size=shape)
+    y = y + (p > 1) * 0.5 * rng.normal(size=(k, 1, p))
+    y[rng.random(shape) < missing] = np.nan
+    m, i, q = np.indices(shape).reshape(3, -1)
+    columns = {"model": m, "item": i, "prompt": q, "score": y.ravel()}
+    return y, pd.DataFrame(columns).dropna().reset_index(drop=True)
+
+
+def test_robust_errors_of_two_crossed_facets_are_those_of_paired_t_tests():
+    y, data = of_models((5, 12, 1))
+    res = vcomp.fit("score ~ C(model) + (1|item)", data)
+    found = res.compare_levels("model", "t", cov_type="robust", ddf="unbounded").table
+    pairs = list(itertools.combinations(range(5), 2))
+    paired = [stats.ttest_rel(y[i, :, 0], y[j, :, 0]) for i, j in pairs]
+    assert found["p_value"].tolist() == pytest.approx([of.pvalue for of in paired], rel=1e-7)
+    assert found["statistic"].tolist() == pytest.approx([of.statistic for of in paired], rel=1e-7)
+    assert found["df"].tolist() == pytest.approx([11.0] * 10)
+    ends = np.array([of.confidence_interval() for of in paired])
+    np.testing.assert_allclose(found[["low", "high"]], ends, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        found["p_adjusted"], adjusted(np.array([of.pvalue for of in paired]), "holm"), rtol=1e-7
+    )
+
+
+TERMS = "(1|item) + (1|prompt) + (1|model:item) + (1|model:prompt) + (1|item:prompt)"
+
+
+def test_robust_errors_of_three_facets_are_those_of_the_analysis_of_variance_of_differences():
+    y, data = of_models((6, 20, 9), seed=3)
+    res = vcomp.fit(f"score ~ C(model) + {TERMS}", data)
+    found = res.compare_levels("model", "t", cov_type="robust").table
+    for row, (i, j) in zip(found.itertuples(), itertools.combinations(range(6), 2), strict=True):
+        d = y[i] - y[j]
+        items, prompts = d.mean(axis=1) - d.mean(), d.mean(axis=0) - d.mean()
+        rest = d - d.mean() - items[:, None] - prompts
+        of_items, of_prompts = 9 * np.sum(items**2) / 19, 20 * np.sum(prompts**2) / 8
+        variance = (of_items + of_prompts - np.sum(rest**2) / (19 * 8)) / (20 * 9)
+        assert row.std_error == pytest.approx(np.sqrt(variance), rel=1e-6)
+        assert 8.0 <= row.df <= 19.0
+
+
+def test_robust_errors_of_few_prompts_have_the_component_of_all_models():
+    y, data = of_models((7, 20, 3), seed=4)
+    res = vcomp.fit(f"score ~ C(model) + {TERMS}", data)
+    found = res.compare_levels("model", "t", cov_type="robust", ddf="unbounded").table
+    model = res.compare_levels("model", "t", ddf="unbounded").table
+    prompts = 2.0 * res.vcomp["model:prompt"] / 3.0
+    for row, (i, j) in zip(found.itertuples(), itertools.combinations(range(7), 2), strict=True):
+        items = np.var((y[i] - y[j]).mean(axis=1), ddof=1) / 20.0
+        assert row.std_error == pytest.approx(np.sqrt(items + prompts), rel=1e-6)
+    # Two variances for one: of all pairs together they are those of the model.
+    squares = (np.square(table["std_error"]).mean() for table in (found, model))
+    assert next(squares) == pytest.approx(next(squares), rel=1e-6)
+    assert (found["df"] < model["df"]).mean() > 0.5
+
+
+def test_robust_errors_of_holes_are_of_the_sums_of_items():
+    """A dense form: W = Σ uu' + Σ HWH' of the items, u = ΦX'V⁻¹e, H = ΦX'V⁻¹X."""
+    data = of_models((3, 14, 1), seed=5, missing=0.25)[1]
+    res = vcomp.fit("score ~ C(model) + (1|item)", data)
+    X = np.eye(3)[data["model"]]
+    same = data["item"].to_numpy()[:, None] == data["item"].to_numpy()
+    V = res.vcomp["item"] * same + res.vcomp["Residual"] * np.eye(len(data))
+    phi = np.linalg.inv(X.T @ np.linalg.solve(V, X))
+    weights = phi @ np.linalg.solve(V, X).T
+    e = data["score"].to_numpy() - X @ (weights @ data["score"].to_numpy())
+    items = [data["item"].to_numpy() == i for i in data["item"].unique()]
+    sums = sum(np.outer(*[weights[:, of] @ e[of]] * 2) for of in items)
+    lacking = sum(np.kron(*[weights[:, of] @ X[of]] * 2) for of in items)
+    W = np.linalg.solve(np.eye(9) - lacking, sums.ravel()).reshape(3, 3)
+    found = res.compare_levels("model", "t", cov_type="robust").table
+    for row, (i, j) in zip(found.itertuples(), itertools.combinations(range(3), 2), strict=True):
+        assert row.std_error == pytest.approx(np.sqrt(W[i, i] + W[j, j] - 2 * W[i, j]), rel=1e-6)
+
+
+def test_equal_levels_differ_by_zero():
+    right = (np.random.default_rng(0).random((3, 20)) < 0.5).astype(float)
+    right[1] = right[0]
+    m, i = np.indices(right.shape).reshape(2, -1)
+    data = pd.DataFrame({"model": m, "item": i, "score": right.ravel()})
+    res = vcomp.fit("score ~ C(model) + (1|item)", data)
+    for options in ({}, {"cov_type": "robust"}):
+        for test in ("t", "tukey"):
+            row = res.compare_levels("model", test, **options).table.iloc[0]
+            assert row["difference"] == row["statistic"] == 0.0
+            assert row["p_value"] == pytest.approx(1.0, abs=1e-12)
+    assert row["std_error"] == 0.0

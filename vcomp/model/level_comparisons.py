@@ -57,6 +57,9 @@ _TESTS: tuple[LevelTest, ...] = ("t", "tukey", "max-t", "dunnett")
 _ALIKE = 1e-8
 """Largest relative difference of equal standard errors: the rounding of covariances."""
 
+_NO_DIFFERENCE = 1e-12
+"""Share of the largest standard error up to which a difference is rounding: p is 1 in any case."""
+
 _LEAST_SHARE = 0.005
 """Smallest share of the error variance that is printed."""
 
@@ -497,12 +500,13 @@ def _values(
 ) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
     """Return the columns of the table, and notes on intervals and p-values."""
     d, se = tests.estimate, tests.std_error
+    d = np.where(np.abs(d) <= _NO_DIFFERENCE * se.max(initial=0.0), 0.0, d)
     limit = np.where(d == 0.0, 0.0, np.copysign(np.inf, d))
     ratio = np.divide(d, se, out=limit, where=se > 0.0)
     values = {"difference": d, "std_error": se, "df": tests.df, "statistic": ratio}
     if test == "t":
         low, high = t_interval(d, se, tests.df, alpha)
-        values["p_value"] = np.where(se > 0.0, tests.p_value, np.where(d == 0.0, 1.0, 0.0))
+        values["p_value"] = np.where(d == 0.0, 1.0, np.where(se > 0.0, tests.p_value, 0.0))
         notes = ["Intervals: each pair separately."] if d.size > 1 else []
     else:
         how = ""

@@ -343,8 +343,10 @@ def test_a_variance_of_zero_has_no_degrees_of_freedom():
     tests = Satterthwaite(np.zeros((1, 1)), np.ones((1, 1, 1)), np.eye(1), np.zeros(1, dtype=bool))
     assert np.isnan(tests.degrees(np.eye(1))).all()
     assert np.isnan(tests.degrees_of_each()).all()
-    clustered = Clustered(np.zeros((1, 1)), np.ones((1, 1, 1)), np.array([5.0]))
-    assert np.isnan(clustered.degrees(np.eye(1))).all()
+    # Equal levels have a robust variance of 0, which says nothing of its degrees of freedom.
+    square, parts = np.zeros((1, 1)), np.zeros((2, 1, 1))
+    clustered = Clustered(square, square, parts, parts, np.array([5.0, 9.0]))
+    assert clustered.degrees(np.eye(1)).tolist() == [5.0]
 
 
 def test_known_components_do_not_count_in_degrees_of_freedom():

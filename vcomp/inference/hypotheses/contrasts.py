@@ -330,22 +330,21 @@ class FixedFit:
             "freedom follow; use ddf='normal'"
         )
 
-    def _robust(self, ddf: str) -> Clustered | Satterthwaite:
+    def _robust(self, ddf: str) -> Clustered:
         """Return tests with variances from the rows, eq. (11.10)."""
-        if ddf in ("kenward-roger", "unbounded"):
-            does = "corrects" if ddf == "kenward-roger" else "is of"
+        if ddf == "kenward-roger":
             raise EstimationError(
-                f"ddf={ddf!r} {does} the covariance matrix of the model; with "
+                "ddf='kenward-roger' corrects the covariance matrix of the model; with "
                 "cov_type='robust' use ddf='satterthwaite' or 'normal'"
             )
         estimate = self.estimate
         errors = estimate.fixed_errors
-        slopes = None if errors is None else errors.slopes
         values = estimate.values[: len(self.facets)]
         if errors is None or not errors.keeps_negative:
             values = np.maximum(values, 0.0)
-        found = Clustered.of(self.levels(), self.facets, values, slopes)
-        return Satterthwaite.normal(found.cov_beta) if ddf == "normal" else found
+        model = satterthwaite_of(estimate, bounds=ddf != "unbounded")
+        found = Clustered.of(self.levels(), self.facets, values, model)
+        return found.as_known() if ddf == "normal" else found
 
     def _kenward_roger(self, L: FloatArray) -> tuple[KenwardRoger, FloatArray]:
         estimate = self.estimate

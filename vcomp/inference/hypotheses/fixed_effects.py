@@ -11,7 +11,7 @@ Standard errors that assume neither the components nor normal effects are eqs. (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,7 +29,7 @@ from vcomp.estimators.likelihood import (
     predicting,
 )
 from vcomp.exceptions import EstimationError
-from vcomp.formula import WIDE
+from vcomp.formula import WIDE, ReferenceGrid
 from vcomp.inference.intervals import level_products, normal_quantile
 from vcomp.inference.quantities import LevelVariances
 from vcomp.numerics import congruent, is_positive, solve_positive
@@ -42,7 +42,11 @@ _ROUNDING = 1e-15
 """Of eigenvalues of correlations, per row: of rows that depend on others they are smaller."""
 
 _LEAST = 0.3
-"""Smallest robust variance as a fraction of the model's."""
+"""Smallest robust variance as a fraction of that of a facet alone; of several contrasts, of the
+model's."""
+
+_ROUNDING_OF_SUMS = 1e-10
+"""Share of the variance with bounded eigenvalues below which a robust variance is zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +171,13 @@ class Satterthwaite(_WithDegrees):
             df = 2.0 * np.square(q) / variance
         return np.where(q > 0.0, df, np.nan)
 
+    def uncertainty(self, L: FloatArray) -> FloatArray:
+        """Return the sampling variances of the variances of the rows of `L`, (m,)."""
+        assert self.slopes is not None
+        free = ~self.known
+        g = _squares(L, self.slopes[free])
+        return np.einsum("ti,tu,ui->i", g, self.covariance[np.ix_(free, free)], g)
+
 
 @dataclass(frozen=True, slots=True)
 class Clustered(_WithDegrees):
@@ -175,13 +186,19 @@ class Clustered(_WithDegrees):
     Attributes
     ----------
     cov_beta : (p, p) eq. (11.10)
-    parts : (m, p, p) its parts, one for each facet
+    bounded : (p, p) the same with eigenvalues relative to the model's of at least 0.3
+    parts : (m, p, p) the parts of facets with enough levels
+    alone : (m, p, p) what each of these facets makes without the others
     df : (m,) their degrees of freedom, the numbers of levels − 1
+    few : the part of facets with few levels, by the model; None without any
     """
 
     cov_beta: FloatArray
+    bounded: FloatArray
     parts: FloatArray
+    alone: FloatArray
     df: FloatArray
+    few: Satterthwaite | None = None
 
     @classmethod
     def of(
@@ -189,7 +206,7 @@ class Clustered(_WithDegrees):
         levels: LevelVariances,
         facets: Sequence[frozenset[str]],
         values: FloatArray,
-        slopes: FloatArray | None,
+        model: Satterthwaite | None,
     ) -> Clustered:
         """Return the tests from the contributions of the rows.
 
@@ -200,56 +217,107 @@ class Clustered(_WithDegrees):
         levels : products of the contributions
         facets : of each component of a term, with those that they are nested in
         values : of these components, no variance negative
-        slopes : (k + 1, p, p) ∂Φ/∂σ²_t; None if they are not known
+        model : tests by the model; None if its slopes are not known
 
         Raises
         ------
         EstimationError
             If a facet has few levels and the slopes are not known.
         """
-        parts = levels.shared.copy()
-        for m, chosen in enumerate(levels.sets):
-            if not chosen <= levels.few.keys():
-                continue
-            if slopes is None:
-                raise EstimationError(
-                    f"facet {sorted(chosen)[0]!r} has too few levels for cov_type='robust', and "
-                    "this fit has no derivatives of its covariance matrix to replace them",
-                    column=sorted(chosen)[0],
-                )
-            own = [t for t, used in enumerate(facets) if used == chosen]
-            parts[m] = np.tensordot(values[own], slopes[own], 1)
-        half = np.linalg.cholesky(solve_positive(levels.information, np.eye(parts.shape[1])))
-        relative = np.linalg.solve(half, np.linalg.solve(half, parts.sum(axis=0)).T)
+        few = _part_of_few(levels, facets, values, model)
+        parts, alone, df = _by_facets(levels)
+        cov_beta = parts.sum(axis=0) + (0.0 if few is None else few.cov_beta)
+        half = np.linalg.cholesky(solve_positive(levels.information, np.eye(len(cov_beta))))
+        relative = np.linalg.solve(half, np.linalg.solve(half, cov_beta).T)
         d, P = np.linalg.eigh(0.5 * (relative + relative.T))
         root = half @ P
-        cov_beta = (root * np.maximum(d, _LEAST)) @ root.T
-        return cls(cov_beta, *_by_facets(levels, parts))
+        return cls(cov_beta, (root * np.maximum(d, _LEAST)) @ root.T, parts, alone, df, few)
+
+    def as_known(self) -> Clustered:
+        """Return the tests with variances as if known."""
+        few = None if self.few is None else Satterthwaite.normal(self.few.cov_beta)
+        return replace(self, df=np.full(self.df.size, np.inf), few=few)
+
+    def test(self, L: FloatArray, estimate: FloatArray) -> ContrastTest:
+        """Return t-tests of the rows of `L`; `estimate` is Lβ̂ − c."""
+        return t_tests(estimate, np.sqrt(self._variances(L)), self.degrees(L))
+
+    def joint(self, L: FloatArray, estimate: FloatArray, *, is_term: bool = False) -> JointTest:
+        """Return the F-test of all rows at once; of one row it is the t-test."""
+        if len(L) != 1:
+            return _rotated(L, estimate, self.bounded, self.degrees, is_term=is_term)
+        found = self.test(L, estimate)
+        return JointTest(
+            float(found.t[0] ** 2), (1.0, float(found.df[0])), float(found.p_value[0])
+        )
+
+    def _variances(self, L: FloatArray) -> FloatArray:
+        """Return the variances of the rows of `L`, (m,)."""
+        # Sums over cells, which are subtracted, may exceed those over levels.
+        least = _LEAST * _squares(L, self.alone).max(axis=0)
+        own = np.maximum(_squares(L, self.parts).sum(axis=0), least)
+        q = own if self.few is None else own + _squares(L, self.few.cov_beta)
+        return np.where(q > _ROUNDING_OF_SUMS * _squares(L, self.bounded), q, 0.0)
 
     def degrees(self, L: FloatArray) -> FloatArray:
         """Return ν, eq. (11.11), of each row of `L`, (m,)."""
-        of_parts = np.einsum("ij,mjk,ik->mi", L, self.parts, L)
-        q = np.einsum("ij,ij->i", L @ self.cov_beta, L)
+        of_parts = _squares(L, self.parts)
+        own = of_parts.sum(axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = np.square(q) / (np.square(of_parts) / self.df[:, None]).sum(axis=0)
-        return np.where(q > 0.0, np.clip(found, self.df.min(), self.df.max()), np.nan)
+            found = np.square(own) / (np.square(of_parts) / self.df[:, None]).sum(axis=0)
+            least = self.df.min()
+            found = np.clip(np.where(own > 0.0, found, least), least, self.df.max())
+            if self.few is None:
+                return np.asarray(found)
+            q = own + _squares(L, self.few.cov_beta)
+            both = np.square(q) / (np.square(own) / found + 0.5 * self.few.uncertainty(L))
+        return np.where(q > 0.0, both, least)
 
 
-def _by_facets(levels: LevelVariances, parts: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the parts of single facets, (m, p, p), and their degrees of freedom, (m,).
+def _part_of_few(
+    levels: LevelVariances,
+    facets: Sequence[frozenset[str]],
+    values: FloatArray,
+    model: Satterthwaite | None,
+) -> Satterthwaite | None:
+    """Return the part of the model in facets with few levels; arguments as of :class:`Clustered`.
+
+    Facets of the fixed part, which are no sample, are not in the sets.
+    """
+    sampled = frozenset[str]().union(*levels.sets)
+    few = [s for s in levels.sets if s <= levels.few.keys()]
+    if not few:
+        return None
+    if model is None or model.slopes is None:
+        facet = min(few[0])
+        raise EstimationError(
+            f"facet {facet!r} has too few levels for cov_type='robust', and this fit has no "
+            "derivatives of its covariance matrix to replace them",
+            column=facet,
+        )
+    of_few = np.array([used & sampled in few for used in facets], dtype=bool)
+    slopes = np.zeros_like(model.slopes)
+    slopes[: len(facets)][of_few] = model.slopes[: len(facets)][of_few]
+    cov_beta = np.tensordot(values, slopes[: len(facets)], 1)
+    return replace(model, cov_beta=cov_beta, slopes=slopes)
+
+
+def _by_facets(levels: LevelVariances) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the parts of m facets, what each makes alone, and their degrees of freedom.
 
     Parts of several facets, and of single rows, are added to that of the facet with the fewest
-    levels among those with enough levels.
+    levels. What a facet makes alone has the parts of all sets with it.
     """
-    order = np.argsort(levels.sizes, kind="stable")
-    usable = [m for m in order if not levels.sets[m] <= levels.few.keys()]
-    own = [
-        m if chosen <= levels.few.keys() else next(u for u in usable if levels.sets[u] <= chosen)
-        for m, chosen in enumerate(levels.sets)
+    enough = [m for m, chosen in enumerate(levels.sets) if not chosen <= levels.few.keys()]
+    order = sorted(enough, key=lambda m: levels.sizes[m])
+    own = {m: next(u for u in order if levels.sets[u] <= levels.sets[m]) for m in enough}
+    kept = sorted(set(own.values()))
+    parts = [levels.shared[[m for m in enough if own[m] == k]].sum(axis=0) for k in kept]
+    alone = [
+        levels.shared[[m for m in enough if levels.sets[k] <= levels.sets[m]]].sum(axis=0)
+        for k in kept
     ]
-    kept = sorted(set(own))
-    found = np.array([parts[[m for m, o in enumerate(own) if o == k]].sum(axis=0) for k in kept])
-    return found, np.maximum(levels.sizes[kept] - 1.0, 1.0)
+    return np.array(parts), np.array(alone), np.maximum(levels.sizes[kept] - 1.0, 1.0)
 
 
 @predicting()
@@ -295,7 +363,13 @@ def fixed_level_variances(
     to_beta = (np.eye(1) / stats.n if means else phi) @ T.T
     contributions = _Contributions(beta, effects, residuals, to_beta, half)
     information = solve_positive(T @ phi @ T.T, np.eye(len(phi)))
-    return level_products(design, total, contributions, information)
+    grid = ReferenceGrid.of(design.fixed)
+    fixed = frozenset(
+        f for f in design.structure.facets if any(f in g.names for g in grid.factors)
+    )
+    # Of a covariate single levels may determine much, and products alone are a poor covariance.
+    root = None if grid.covariates else T @ half
+    return level_products(design, total, contributions, information, root, frozenset(fixed))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -317,7 +391,7 @@ class _Contributions:
     to_beta: FloatArray
     half: FloatArray
 
-    def __call__(self, chunk: Chunk) -> Iterator[FloatArray]:
+    def __call__(self, chunk: Chunk) -> tuple[FloatArray, FloatArray]:
         weights = np.array(chunk.X)
         columns = chunk.effects or (None,) * len(self.effects)
         for codes, of_term, z in zip(chunk.codes, self.effects, columns, strict=True):
@@ -325,9 +399,7 @@ class _Contributions:
         of_rows = 0 if chunk.residual_codes is None else chunk.residual_codes
         precision = np.ones(1) if chunk.weights is None else chunk.weights
         weights = (weights * (precision / self.residuals[of_rows])[:, None]) @ self.to_beta
-        yield weights * (chunk.y - chunk.X @ self.beta)[:, None]
-        for column in self.half.T:
-            yield weights * (chunk.X @ column)[:, None]
+        return weights, np.column_stack([chunk.y - chunk.X @ self.beta, chunk.X @ self.half])
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ where a component is zero. :func:`level_products` does so for other estimates th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import TypeAlias
 
 import numpy as np
 
@@ -33,6 +34,9 @@ from vcomp.inference.intervals.margin_sums import Groups, LevelLayout, MarginSum
 from vcomp.inference.intervals.matrix_influences import row_scores, with_matrices
 from vcomp.inference.quantities import LevelVariances, information_of
 from vcomp.statistics import Statistics
+
+Contributions: TypeAlias = Callable[[Chunk], tuple[FloatArray, FloatArray]]
+"""Returns contributions of rows, (n, p), and numbers by which they count, (n, m)."""
 
 FEWEST = 6
 """A facet with fewer levels shows nothing of the distribution of its effects."""
@@ -136,11 +140,12 @@ def _of_matrices(
     matrices = with_matrices(stats, [term.name for term in design.terms])
     likelihood = MatricesLikelihood(matrices, reml=True)
     scores = row_scores(likelihood, matrices.cells, terms, v)
+    once = np.ones((len(scores), 1))
     if covariance is None:
         information = choose_engine(stats).information(v, "expected")
-        return level_products(design, total, lambda _: [scores], information)
+        return level_products(design, total, lambda _: (scores, once), information)
     inverse = np.where(np.isnan(covariance), 0.0, covariance)
-    found = level_products(design, total, lambda _: [scores], information_of(inverse))
+    found = level_products(design, total, lambda _: (scores, once), information_of(inverse))
     return replace(found, inverse=inverse)
 
 
@@ -213,8 +218,10 @@ def positive_residual(values: FloatArray, what: str, other: str) -> FloatArray:
 def level_products(
     design: Design,
     total: Total,
-    contributions: Callable[[Chunk], Iterable[FloatArray]],
+    contributions: Contributions,
     information: FloatArray,
+    root: FloatArray | None = None,
+    fixed: frozenset[str] = frozenset(),
 ) -> LevelVariances:
     """Return the products of contributions of rows to p estimates, by shared levels.
 
@@ -222,16 +229,68 @@ def level_products(
     ----------
     design : of the data
     total : as for :func:`level_variances`
-    contributions : of the rows of a chunk, arrays (n, p), the same number for each chunk; their
-        products are added
+    contributions : of the rows of a chunk, (n, p), and m numbers of each row by which they count,
+        (n, m); products of the m contributions are added
     information : (p, p) of the estimates
+    root : (p, p) B of a model in which estimates have the covariance BB'. The first contribution
+        is of residuals, the others are what residuals lack by each column of B. Those of groups
+        are then by the covariance of the products themselves, :func:`_corrected`
+    fixed : facets that are no sample, whose levels rows do not share by chance
     """
-    layout = LevelLayout.of(design, _sets(design), total)
+    layout = LevelLayout.of(design, _sets(design, fixed), total)
     groups = tuple(layout.groups[s] for s in layout.sets)
     sums: _Contributed = total(_contributed, contributions, groups, len(information))
-    of_sets = [sum(t @ t.T for t in tables) for tables in sums.tables]
+    of_sets = [_contracted(tables, tables) for tables in sums.tables]
     products = np.array([*of_sets, sums.of_rows])
-    return _level_variances(layout, information, exactly_shared(layout.sets, products))
+    found = _level_variances(layout, information, exactly_shared(layout.sets, products), fixed)
+    if root is None or not layout.sets:
+        return found
+    products = _corrected(layout.sets, found, sums, root)
+    return replace(found, shared=exactly_shared(layout.sets, products))
+
+
+_STEPS, _CLOSE = 100, 1e-12
+"""Largest number of steps of a correction, and its relative change at convergence."""
+
+
+def _corrected(
+    sets: Sequence[frozenset[str]], found: LevelVariances, sums: _Contributed, root: FloatArray
+) -> FloatArray:
+    """Return the products of sets, with what residuals lack by their own covariance, eq. (11.10).
+
+    The covariance of the estimates is the sum S + C(W) of the products of residuals S and what
+    they lack, C(W), if W is this covariance. W = S + C(W) is solved by iteration from BB', which
+    remains where a single group determines an estimate, and everywhere without convergence.
+
+    Parameters
+    ----------
+    sets, root : as of :func:`level_products`
+    found : with the products by BB'
+    sums : of the contributions
+    """
+    few = np.array([s <= found.few.keys() for s in found.sets])
+    # The weights of the products of sets in the sum over all sets that rows serve for.
+    weights = exactly_shared(sets, np.eye(len(few))[:, None])[~few].sum(axis=0)[0]
+    residuals = [tables[..., 0].T @ tables[..., 0] for tables in sums.tables]
+    lacking = [tables[..., 1:] for tables in sums.tables]
+
+    def products(R: FloatArray) -> FloatArray:
+        parts = (s + _contracted(h @ R, h) for s, h in zip(residuals, lacking, strict=True))
+        return np.array([*parts, sums.of_rows])
+
+    first = products(np.eye(len(root)))
+    of_set = first
+    for _ in range(_STEPS):
+        W = np.tensordot(weights, of_set, 1)
+        R = np.linalg.solve(root, np.linalg.solve(root, W).T)
+        following = products(0.5 * (R + R.T))
+        change = np.abs(following - of_set).max()
+        of_set = following
+        if not np.isfinite(change):
+            break
+        if change <= _CLOSE * np.abs(first).max():
+            return of_set
+    return first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -241,7 +300,7 @@ class _Contributed:
     Attributes
     ----------
     of_rows : (p, p) products of single rows
-    tables : for each set the (w, p, groups) sums over its groups
+    tables : for each set the (groups, p, m) sums over its groups
     """
 
     of_rows: FloatArray
@@ -252,34 +311,48 @@ class _Contributed:
         return _Contributed(self.of_rows + other.of_rows, tuple(a + b for a, b in pairs))
 
 
+def _contracted(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return Σ a_g b_g' over groups, (p, p), of (groups, p, m)."""
+    return np.asarray(np.tensordot(a, b, ((0, 2), (0, 2))))
+
+
 def _contributed(
-    contributions: Callable[[Chunk], Iterable[FloatArray]],
-    groups: tuple[Groups, ...],
-    p: int,
-    chunk: Chunk,
+    contributions: Contributions, groups: tuple[Groups, ...], p: int, chunk: Chunk
 ) -> _Contributed:
     chunk = chunk if chunk.scores is None else chunk.single_scores
     codes = dict(enumerate(chunk.compact_codes))
-    places = [g.numbers(codes) for g in groups]
-    of_rows = np.zeros((p, p))
-    tables: list[list[list[FloatArray]]] = [[] for _ in groups]
-    for found in contributions(chunk):
-        weighted = found if chunk.counts is None else found * chunk.counts[:, None]
-        of_rows += weighted.T @ found
-        for table, place, g in zip(tables, places, groups, strict=True):
-            table.append([np.bincount(place, c, g.size).astype(float) for c in weighted.T])
-    return _Contributed(of_rows, tuple(np.array(table) for table in tables))
+    of_rows, numbers = contributions(chunk)
+    weighted = of_rows if chunk.counts is None else of_rows * chunk.counts[:, None]
+    tables = []
+    for g in groups:
+        places = g.numbers(codes)
+        order = np.argsort(places, kind="stable")
+        ends = np.cumsum(np.bincount(places, minlength=g.size))
+        first, second = weighted[order].T, numbers[order]
+        table = np.zeros((g.size, p, numbers.shape[1]))
+        start = 0
+        for group, end in enumerate(ends.tolist()):
+            if end > start:
+                table[group] = first[:, start:end] @ second[start:end]
+            start = end
+        tables.append(table)
+    squares = np.square(numbers).sum(axis=1)[:, None]
+    return _Contributed((weighted * squares).T @ of_rows, tuple(tables))
 
 
 def _level_variances(
-    layout: LevelLayout, information: FloatArray, shared: FloatArray
+    layout: LevelLayout,
+    information: FloatArray,
+    shared: FloatArray,
+    fixed: frozenset[str] = frozenset(),
 ) -> LevelVariances:
-    sets, structure = layout.sets, layout.design.structure
-    numbers = [int(np.count_nonzero(layout.counts[s])) for s in sets]
+    structure = layout.design.structure
+    sets = tuple(s - fixed for s in layout.sets)
+    numbers = [int(np.count_nonzero(layout.counts[s])) for s in layout.sets]
     few = {next(iter(s)): n for s, n in zip(sets, numbers, strict=True) if len(s) == 1}
     return LevelVariances(
         information=information,
-        sets=(*sets, frozenset({*structure.facets, "row"})),
+        sets=(*sets, frozenset({*structure.facets, "row"}) - fixed),
         sizes=np.array([*numbers, structure.n_rows], dtype=float),
         shared=shared,
         few={facet: n for facet, n in few.items() if n < FEWEST},
@@ -451,11 +524,15 @@ def _spread(values: FloatArray, places: LongArray | None, size: int) -> FloatArr
     return found
 
 
-def _sets(design: Design) -> tuple[frozenset[str], ...]:
+def _sets(design: Design, fixed: frozenset[str] = frozenset()) -> tuple[frozenset[str], ...]:
     """Return the sets of sampled facets, without that of all if its groups are single rows."""
     structure = design.structure
     used = {f for term in design.formula.random for f in term.facets}
-    facets = [f for f in structure.facets if f in used]
+    # Sampled facets may be nested in others.
+    around = frozenset[str]().union(*structure.nested_in.values())
+    facets = [f for f in structure.facets if f in used and (f not in fixed or f in around)]
     sets = closed_sets(facets, structure.nested_in)
+    if fixed:
+        sets = tuple(s for s in sets if not s <= fixed)
     single = len(facets) == len(structure.facets) and structure.cell_max == 1
     return sets[:-1] if single and sets else sets
