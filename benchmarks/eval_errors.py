@@ -3,7 +3,8 @@
 ``python -m benchmarks.eval_errors [--data-sets 400] [--peers]``
 draws scores of models × items × prompts, 0/1, graded (1 to 5) or with heavy tails (t with 3
 degrees of freedom), complete or with a fifth of the cells missing, of equal models or of
-different ones. All pairs are tested by the mixed model of ``vcomp.evals.study`` (Tukey), by
+different ones. All pairs are tested by ``vcomp.evals.study``, by its mixed model with one error of
+all pairs (Tukey) and with an error of each pair (Holm's correction), by
 paired t-tests of the means over prompts and a bootstrap over items (both with Holm's
 correction), and by Tukey's test without items. ``eval_errors.csv`` keeps a row for each
 condition and method: the share of data sets with a false rejection, the share in which all sets
@@ -22,7 +23,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -106,14 +107,27 @@ def drawn(rng: np.random.Generator, of: Condition, n: int = ITEMS) -> FloatArray
     return scores
 
 
+def by_study(scores: FloatArray) -> Found:
+    """Return the tests that a study makes."""
+    return _tested(vcomp.evals.study(_long(scores)).comparisons)
+
+
+def by_own_errors(scores: FloatArray) -> Found:
+    """Return t-tests with an error of each pair, in facets of enough levels, and Holm's method."""
+    return _tested(vcomp.evals.study(_long(scores), cov_type="robust").comparisons)
+
+
+def _tested(comparisons: Any) -> Found:
+    return comparisons.table["difference"].to_numpy(), comparisons.table["p_adjusted"].to_numpy()
+
+
 def by_mixed_model(scores: FloatArray) -> Found:
-    """Return Tukey's tests of the model with all sampled facets, as in a study."""
+    """Return Tukey's tests of the model with all sampled facets and one error of all pairs."""
     terms = ["item", "prompt", "model:item", "model:prompt", "item:prompt"]
     terms = [t for t in terms if scores.shape[2] > 1 or t == "item"]
     formula = f"score ~ C(model) + {' + '.join(f'(1|{term})' for term in terms)}"
     fit = vcomp.fit(formula, _long(scores))
-    table = fit.compare_levels("model", "tukey", ddf="unbounded").table
-    return table["difference"].to_numpy(), table["p_adjusted"].to_numpy()
+    return _tested(fit.compare_levels("model", "tukey", ddf="unbounded"))
 
 
 def _long(scores: FloatArray) -> pd.DataFrame:
@@ -194,6 +208,8 @@ def _over_prompts(scores: FloatArray) -> FloatArray:
 
 
 METHODS = {
+    "study": by_study,
+    "own errors": by_own_errors,
     "mixed model": by_mixed_model,
     "paired t": by_paired_t,
     "bootstrap": by_bootstrap,
@@ -252,17 +268,18 @@ def main() -> None:
     for of in conditions():
         if args.peers and (of.missing or (of.models, of.prompts) != OF_PEERS):
             continue
-        same = table["method"].isin(methods)
+        same = pd.Series(True, table.index)
         for name, value in of._asdict().items():
             same &= table[name] == value if name in table else False
-        if same.any():
+        lacking = {m: methods[m] for m in methods if m not in set(table.loc[same, "method"])}
+        if not lacking:
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", vcomp.VcompWarning)
-            found = pd.DataFrame(list(rows(of, methods, min(args.data_sets, most(of)))))
+            found = pd.DataFrame(list(rows(of, lacking, min(args.data_sets, most(of)))))
         table = pd.concat([table, found])
         table.to_csv(RESULTS, index=False, float_format="%.4g")
-        print(table.tail(len(methods)).to_string(header=False), flush=True)
+        print(table.tail(len(lacking)).to_string(header=False), flush=True)
 
 
 if __name__ == "__main__":

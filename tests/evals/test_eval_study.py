@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import math
 import re
@@ -1349,22 +1350,77 @@ def of_alike(rng, n=80, spread=(1.0, 1.0, 1.0)):
                             "score": y.ravel()})  # fmt: skip
 
 
-def test_pairs_of_unequal_errors_are_named():
+def test_pairs_of_unequal_errors_have_their_own():
     y, data = of_alike(np.random.default_rng(4), spread=(1.0, 0.3, 0.3))
     found = vcomp.evals.study(data)
+    assert found.cov_type == "robust"
+    paired = {
+        (a, b): stats.ttest_rel(y[:, i], y[:, j])
+        for (i, a), (j, b) in itertools.combinations(enumerate("abc"), 2)
+    }
+    pairs = found.comparisons.table.set_index(["first", "second"])
+    p = np.array([paired[pair].pvalue for pair in pairs.index])
+    assert pairs["p_value"].tolist() == pytest.approx(p, rel=1e-6)
+    order = np.argsort(p)
+    holm = np.maximum.accumulate(p[order] * [3, 2, 1])
+    assert pairs["p_adjusted"].to_numpy()[order] == pytest.approx(np.minimum(holm, 1.0), rel=1e-6)
+    # Scores have errors of their own too.
+    of_models = y.std(axis=0, ddof=1) / np.sqrt(80)
+    assert found.table.loc[list("abc"), "std_error"].tolist() == pytest.approx(of_models, rel=1e-6)
     (said,) = found.contradictions
     assert said in printed_words(found)
     assert found.page.contradictions == (said,)
+    error = {(a, b): np.std(y[:, i] - y[:, j], ddof=1) / np.sqrt(80)
+             for (i, a), (j, b) in itertools.combinations(enumerate("abc"), 2)}  # fmt: skip
+    largest = max(error, key=error.get)
+    assert f"from {display.number(error['b', 'c'], 2)} for b and c to" in said
+    assert f"to {display.number(error[largest], 2)} for {' and '.join(largest)}." in said
+
+
+def test_one_error_of_all_pairs_is_compared_with_their_own():
+    y, data = of_alike(np.random.default_rng(4), spread=(1.0, 0.3, 0.3))
+    found = vcomp.evals.study(data, cov_type="model")
+    assert np.ptp(found.comparisons.table["std_error"]) < 1e-9
+    assert found.comparisons.test.startswith("Tukey's HSD")
+    (said,) = found.contradictions
+    # The advice leads to the error of a pair.
+    assert "With cov_type='robust' each pair has its own." in said
+    assert vcomp.evals.study(data, cov_type="robust").cov_type == "robust"
     small = np.std(y[:, 1] - y[:, 2], ddof=1) / np.sqrt(80)
-    assert f"from {display.number(small, 2)} for b and c to" in said
-    # The advice leads to the error of the pair.
-    pair = ast.literal_eval(re.search(r"where=(\{.*?\})", said)[1])
-    other = vcomp.evals.study(data, where=pair)
-    column = {"a": 0, "b": 1, "c": 2}
-    first, second = (y[:, column[m]] for m in pair["model"])
-    paired = np.std(first - second, ddof=1) / np.sqrt(80)
-    assert other.comparisons.table["std_error"].item() == pytest.approx(paired, rel=1e-6)
-    assert f"to {display.number(paired, 2)} for " in said
+    assert f"it is from {display.number(small, 2)} for b and c to" in said
+    # Another test has the same errors.
+    max_t = vcomp.evals.study(data, test="max-t").comparisons
+    assert max_t.correction is None
+    assert max_t.table["std_error"].tolist() == pytest.approx(
+        vcomp.evals.study(data).comparisons.table["std_error"].tolist()
+    )
+
+
+def test_of_equal_errors_studies_have_one():
+    _, data = of_alike(np.random.default_rng(4))
+    few = data[data["item"] < 5]
+    for some in (data.assign(score=data["score"] + 2.0 * (data["model"] != "a")), few):
+        assert vcomp.evals.study(some).cov_type == "model"
+
+
+def test_errors_of_pairs_are_within_tasks():
+    """Means of models in tasks make no difference to their errors, nor do holes of some items."""
+    _, data = of_alike(np.random.default_rng(4), spread=(1.0, 0.3, 0.3))
+    data["task"] = np.where(data["item"] < 40, "law", "maths")
+    data["score"] += 3.0 * ((data["task"] == "law") & (data["model"] == "c"))
+    found = vcomp.evals.study(data)
+    assert found.cov_type == "robust"
+    wide = data.pivot_table("score", "item", "model")
+    d = (wide["b"] - wide["c"]).groupby(data.groupby("item")["task"].first())
+    # Two tasks with equal weights: (s²/40 + s²/40)/4.
+    expected = np.sqrt((d.var() / 40.0).sum()) / 2.0
+    row = found.comparisons.table.set_index(["first", "second"]).loc["b", "c"]
+    assert row["std_error"] == pytest.approx(expected, rel=1e-6)
+    rng = np.random.default_rng(1)
+    assert vcomp.evals.study(data[rng.random(len(data)) < 0.9]).cov_type == "robust"
+    assert vcomp.evals.study(data.assign(score=data["score"] * 0 + rng.normal(size=len(data))
+                                         + 9.0 * (data["model"] == "c") * (data["task"] == "law"))
+                             ).cov_type == "model"  # fmt: skip
 
 
 def test_runs_that_are_no_repetitions_are_named():

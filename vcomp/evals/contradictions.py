@@ -1,15 +1,20 @@
-"""What the scores of an evaluation contradict in its model, in sentences."""
+"""What the scores of an evaluation contradict in its model: in sentences, and in its errors."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from vcomp import display
-from vcomp.inference.assumptions import mauchly
+from vcomp.evals.model_fits import compared, sums_cells
+from vcomp.evals.roles import Roles
+from vcomp.inference.assumptions import unequal_differences
 from vcomp.inference.intervals import below_zero
-from vcomp.model import cell_means
+from vcomp.inference.pairwise import PairwiseComparisons
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 EvalStudy: TypeAlias = Any
 """The study of an evaluation, whose module imports this one."""
@@ -18,10 +23,16 @@ _LEVEL = 0.001
 """Level of the test of equal variances of differences."""
 
 _UNEQUAL = 1.5
-"""Ratio of the largest standard error of a pair to the smallest that is named."""
+"""Ratio of the largest standard error of a pair to the smallest that matters."""
 
-_MOST = 40
-"""Models whose differences are compared."""
+_FEWEST = 6
+"""Items that show how their effects vary, as in robust variances."""
+
+_ELEMENTS = 2**25
+"""Largest number of scores times models whose own errors are computed."""
+
+_FILLED = 0.5
+"""Smallest share of the items that each model has."""
 
 
 def contradictions(study: EvalStudy) -> list[str]:
@@ -32,43 +43,73 @@ def contradictions(study: EvalStudy) -> list[str]:
     study : of several models
     """
     found = [str(of) for of in below_zero(study.plan.components) if of.is_sure]
-    return [*found, *_unequal_errors(study)]
+    if not vary_unequally(study.roles, study.data):
+        return found
+    pairs = study.comparisons
+    if study.cov_type == "model":
+        pairs = compared(
+            study.fit, study.roles, None, study.task_shares, "t", study.alpha, "robust"
+        )[1]
+    return [*found, _on_errors(study, pairs)] if are_unequal(pairs) else found
 
 
-def _unequal_errors(study: EvalStudy) -> list[str]:
-    """Return the sentence on pairs whose differences vary unequally over items, if they do."""
-    roles, pairs = study.roles, study.comparisons.table
-    items = max(roles.sampled, key=lambda f: roles.levels[f])
-    k = roles.levels[roles.model]
+def vary_unequally(roles: Roles, table: pd.DataFrame) -> bool:
+    """Return whether differences of models vary unequally over items, as far as rows show it.
+
+    Parameters
+    ----------
+    roles : of the columns
+    table : a row for each score
+    """
+    import pandas as pd
+
+    items, k = _items(roles), roles.levels[roles.model]
     if not any(items in term for term in roles.terms):  # each item has one score
-        return []
-    if not 3 <= k <= min(_MOST, roles.levels[items] // 2):
-        return []
-    values, levels = cell_means(study.components, items, roles.model)
-    values = values[~np.isnan(values).any(axis=1)]
-    if k > len(values) // 2:
-        return []
-    covariance = np.cov(values, rowvar=False)
-    if mauchly(covariance, len(values) - 1.0) > _LEVEL:
-        return []
-    first, second = np.triu_indices(k, 1)
-    variances = np.diagonal(covariance)
-    deviations = (variances[:, None] + variances - 2.0 * covariance)[first, second]
-    ratios = np.sqrt(deviations / deviations.mean())
-    if not ratios.max() >= _UNEQUAL * ratios.min():
-        return []
-    error, names = float(pairs["std_error"].median()), list(map(str, levels))
+        return False
+    if k < 3 or roles.levels[items] < _FEWEST:
+        return False
+    if len(table) * k > _ELEMENTS or sums_cells(roles, table):
+        return False
+    of_means = table.groupby([roles.model, *roles.fixed], observed=True)[roles.score]
+    (rows, levels), (models, _) = (pd.factorize(table[f]) for f in (items, roles.model))
+    cells, size = rows.astype(np.int64) * k + models, len(levels) * k
+    counts = np.bincount(cells, minlength=size)
+    sums = np.bincount(cells, table[roles.score] - of_means.transform("mean"), size)
+    values = np.divide(sums, counts, out=np.full(size, np.nan), where=counts > 0).reshape(-1, k)
+    if (~np.isnan(values)).mean(axis=0).min() < _FILLED:
+        return False
+    return unequal_differences(values) <= _LEVEL
 
-    def said(j: int) -> str:
-        of_pair = display.number(error * float(ratios[j]), 2)
-        return f"{of_pair} for {names[first[j]]} and {names[second[j]]}"
 
-    j = int(ratios.argmax())
-    of_two = f"where={{{roles.model!r}: [{names[first[j]]!r}, {names[second[j]]!r}]}}"
-    sentence = (
-        f"All pairs have one standard error, about {display.number(error, 2)}, but differences "
-        f"vary unequally over {display.levels_of(items)}: by them alone it would be from "
-        f"{said(int(ratios.argmin()))} to {said(j)}. A pair has its own error in a study of these "
-        f"two, {of_two}; multiply its p-value by the number of pairs, {display.count(len(pairs))}."
+def are_unequal(pairs: PairwiseComparisons | None) -> bool:
+    """Return whether the errors of pairs, each its own, differ so much that it matters.
+
+    Parameters
+    ----------
+    pairs : with an error of each, if there are any
+    """
+    if pairs is None:
+        return False
+    errors = pairs.table["std_error"]
+    return bool(errors.max() >= _UNEQUAL * errors.min())
+
+
+def _items(roles: Roles) -> str:
+    return max(roles.sampled, key=lambda f: roles.levels[f])
+
+
+def _on_errors(study: EvalStudy, own: PairwiseComparisons) -> str:
+    """Return the sentence on pairs whose errors are unequal."""
+    errors, models = own.table["std_error"], display.levels_of(study.roles.model)
+    ends = " to ".join(
+        f"{display.number(float(of['std_error']), 2)} for {of['first']} and {of['second']}"
+        for _, of in own.table.loc[[errors.idxmin(), errors.idxmax()]].iterrows()
     )
-    return [sentence]
+    why = f"Differences of {models} vary unequally over {display.levels_of(_items(study.roles))}"
+    if study.cov_type == "robust":
+        return f"{why}: each pair has the standard error of its own scores, from {ends}."
+    error = display.number(float(study.comparisons.table["std_error"].median()), 2)
+    return (
+        f"{why}, and all pairs have one standard error, about {error}: by their own scores it is "
+        f"from {ends}. With cov_type='robust' each pair has its own."
+    )

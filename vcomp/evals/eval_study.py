@@ -6,16 +6,17 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from vcomp import display
 from vcomp.codec import to_document
-from vcomp.evals.contradictions import contradictions
+from vcomp.evals.contradictions import are_unequal, contradictions, vary_unequally
 from vcomp.evals.model_fits import (
     DDF,
     SCORE,
+    PairsTest,
     compared,
     fit_of_models,
     fitted,
@@ -55,6 +56,7 @@ from vcomp.evals.score_rows import (
 from vcomp.evals.unknown_effects import Unknown, unknown
 from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, did_you_mean, guarded
 from vcomp.gtheory import DStudy
+from vcomp.inference.hypotheses import CovarianceOfFixed
 from vcomp.inference.pairwise import PairwiseComparisons
 from vcomp.model import VarianceComponentsResults
 
@@ -90,6 +92,7 @@ class EvalStudy(display.Printed):
     margin : the smallest difference that matters, or None
     model_prices : of each model, by its name as text, or None
     notes : sentences on the logs, as :func:`vcomp.evals.read` has them
+    cov_type : of the errors of scores and differences, ``"model"`` or ``"robust"``
     """
 
     roles: Roles
@@ -106,6 +109,7 @@ class EvalStudy(display.Printed):
     margin: float | None = None
     model_prices: Mapping[str, float] | None = None
     notes: tuple[str, ...] = ()
+    cov_type: CovarianceOfFixed = "model"
 
     @cached_property
     def by_task(self) -> pd.DataFrame:
@@ -123,7 +127,9 @@ class EvalStudy(display.Printed):
             return means_of_drawn_tasks(self)
         self._check_tasks()
         of, by = (task, ()) if self.comparisons is None else (self.roles.model, task)
-        means = self.fit.marginal_means(of, by=by, alpha=self.alpha, ddf=DDF).table[SCORE]
+        means = self.fit.marginal_means(
+            of, by=by, alpha=self.alpha, ddf=DDF, cov_type=self.cov_type
+        ).table[SCORE]
         return means.assign(mean=without_rounding(means["mean"], self.data[self.roles.score]))
 
     @cached_property
@@ -529,7 +535,8 @@ def study(
     sampled: Iterable[str] = (),
     fixed: Iterable[str] = (),
     alpha: float = 0.05,
-    test: Literal["t", "tukey", "max-t"] = "tukey",
+    test: PairsTest | None = None,
+    cov_type: CovarianceOfFixed | None = None,
     task_weights: Mapping[Any, float] | Literal["equal", "items"] | None = None,
     prices: Mapping[str, float] | None = None,
     budget: float | None = None,
@@ -559,7 +566,11 @@ def study(
         them
     alpha : intervals and sets of ranks have confidence 1 − alpha
     test : of all pairs: ``"tukey"``; ``"max-t"``, with the correlations of differences of unequal
-        errors; ``"t"``, with Holm's correction
+        errors; ``"t"``, with Holm's correction; by `cov_type` if None: ``"tukey"`` of ``"model"``,
+        ``"t"`` of ``"robust"``
+    cov_type : ``"model"``, one error of all pairs with the same data; ``"robust"``, an error of
+        each pair from the scores of its two models, as of paired t-tests; ``"robust"`` if None
+        where differences vary unequally over items, else ``"model"``
     task_weights : of the tasks in the scores of models, ``{"law": 2, "maths": 1}``; ``"items"``,
         their numbers of items; equal ones if None
     prices : per level of a column or combination, ``{"item": 0.05, "prompt": 2}``; ``"call"`` is
@@ -595,7 +606,10 @@ def study(
     ('bm25-k1.2-b0.75', 'ql-jm0.1')
     """
     check_alpha(alpha)
-    check_one_of("test", test, ("t", "tukey", "max-t"))
+    if test is not None:
+        check_one_of("test", test, ("t", "tukey", "max-t"))
+    if cov_type is not None:
+        check_one_of("cov_type", cov_type, ("model", "robust"))
     sampled, fixed = column_names("sampled", sampled), column_names("fixed", fixed)
     scores, columns, where = opened(scores, columns, where, (system, score, *sampled, *fixed))
     without = left_out(scores, system, metric, where)
@@ -619,7 +633,12 @@ def study(
     weights = task_shares(task_weights, roles, table)
     del groups  # numbers of all rows
     fit = fit_of_models(roles, table)
-    means, comparisons, lacking = compared(fit, roles, table[system].iloc[0], weights, test, alpha)
+    means_by = partial(compared, fit, roles, table[system].iloc[0], weights, test, alpha)
+    by = cov_type or ("robust" if vary_unequally(roles, table) else "model")
+    means, comparisons, lacking = means_by(by)
+    if cov_type is None and by == "robust" and not are_unequal(comparisons):
+        by = "model"
+        means, comparisons, lacking = means_by(by)
     means["mean"] = without_rounding(means["mean"], table[score])
     if set(fit.components.response_values or [math.nan]) <= {0.0, 1.0}:
         means[["mean", "low", "high"]] = means[["mean", "low", "high"]].clip(0.0, 1.0)
@@ -631,4 +650,5 @@ def study(
     return EvalStudy(
         roles, means, comparisons, fit, alpha, table, *of_data, weights, lacking, without,
         None if margin is None else float(margin), of_models, notes_of(scores, table),
+        cov_type=by,
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from vcomp.evals.score_rows import check_varying, distinct
 from vcomp.exceptions import DataError, EstimationError, VcompWarning
 from vcomp.formula import RESIDUAL
 from vcomp.gtheory import DStudy
+from vcomp.inference.hypotheses import CovarianceOfFixed
 from vcomp.inference.pairwise import PairwiseComparisons
 from vcomp.model import VarianceComponentsModel, VarianceComponentsResults, model_of_same_rows
 
@@ -27,6 +28,8 @@ SCORE = ["mean", "std_error", "df", "low", "high"]
 
 DDF: Literal["unbounded"] = "unbounded"
 """Prompts and judges are few: an interaction that is estimated at 0 is not known to be 0."""
+
+PairsTest: TypeAlias = Literal["t", "tukey", "max-t"]
 
 _HALF = "half_of_rows"
 
@@ -123,8 +126,9 @@ def compared(
     roles: Roles,
     only: object,
     weights: Mapping[Any, float],
-    test: Literal["t", "tukey", "max-t"],
+    test: PairsTest | None,
     alpha: float,
+    cov_type: CovarianceOfFixed,
 ) -> tuple[pd.DataFrame, PairwiseComparisons | None, tuple[Any, ...]]:
     """Return the means of models with their errors, their pairs, and models without a mean.
 
@@ -135,6 +139,7 @@ def compared(
     only : the name of the model if there is one
     weights : of tasks; empty if they are equal
     test, alpha : as for :func:`vcomp.evals.study`
+    cov_type : of the errors
 
     Raises
     ------
@@ -143,8 +148,14 @@ def compared(
     """
     at = {FIXED[0]: weights} if weights else None
     several = roles.levels[roles.model] > 1
+    default: PairsTest = "t" if cov_type == "robust" else "tukey"
     means = fit.marginal_means(
-        [roles.model] if several else [], at=at, test=test, alpha=alpha, ddf=DDF
+        [roles.model] if several else [],
+        at=at,
+        test=test or default,
+        alpha=alpha,
+        ddf=DDF,
+        cov_type=cov_type,
     )
     table, pairs = means.table[SCORE], means.comparisons.get(())
     if not several:
@@ -198,8 +209,7 @@ def fitted(
     """
     model = None if known is None else model_of_same_rows(known, formula)
     if model is None:
-        is_large = bool(roles.repetition) and len(table) >= _SUMMED
-        model = _model(formula, table, stream=True if is_large else None)
+        model = _model(formula, table, stream=True if sums_cells(roles, table) else None)
     try:
         return model.fit()
     except EstimationError as error:
@@ -212,6 +222,11 @@ def fitted(
             f"{roles.model} or of another column?",
             column=roles.score,
         ) from None
+
+
+def sums_cells(roles: Roles, table: pd.DataFrame) -> bool:
+    """Return whether many repeated scores are summed in cells, without their rows."""
+    return bool(roles.repetition) and len(table) >= _SUMMED
 
 
 def _largest(terms: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:

@@ -5,7 +5,6 @@ from .interval_sources import IntervalMethod as IntervalMethod
 from .model import VarianceComponentsModel as VarianceComponentsModel
 from .record import two_way_mean_squares as two_way_mean_squares
 from .results import VarianceComponentsResults as VarianceComponentsResults
-from .row_access import cell_means as cell_means
 from .row_access import compared_fit as compared_fit
 from .row_access import fitted_again as fitted_again
 from .row_access import kept_response as kept_response

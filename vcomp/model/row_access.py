@@ -28,7 +28,7 @@ from vcomp.formula import parse
 from vcomp.inference import hypotheses, resampling
 from vcomp.model.record import FitRecord
 from vcomp.numerics import solve_positive
-from vcomp.statistics import sum_again, tabulate
+from vcomp.statistics import sum_again
 from vcomp.statistics.batches import SummedData
 
 if TYPE_CHECKING:
@@ -475,33 +475,6 @@ def kept_response(res: Fitted) -> tuple[FloatArray, LongArray] | None:
     levels = np.column_stack([np.zeros(rows.response.size, dtype=np.int64), *rows.compact_codes])
     cells = np.unique(levels, axis=0, return_inverse=True)[1]
     return rows.response, cells.reshape(-1).astype(np.int64)
-
-
-def cell_means(res: Fitted, rows: str, columns: str) -> tuple[FloatArray, pd.Index]:
-    """Return the mean scores in the cells of two facets, and the levels of the columns.
-
-    Parameters
-    ----------
-    res : the fit
-    rows, columns : facets of its terms
-
-    Returns
-    -------
-    means : (n_rows, n_columns) from an origin, nan where there are no scores
-    levels : (n_columns,)
-
-    Raises
-    ------
-    DataError
-        If the result was loaded without its rows, or cells were collapsed as they were read.
-    """
-    data = require_rows(res._rows).data
-    names = [facet.name for facet in data.design.facets]
-    at, of = names.index(rows), names.index(columns)
-    found = tabulate(data.cells_as_rows(), at, of)
-    empty = np.full(found.sums.shape, np.nan)
-    means = np.divide(found.sums, found.counts, out=empty, where=found.counts > 0.0)
-    return means, data.design.facets[of].levels
 
 
 def model_of_same_rows(res: Fitted, formula: str) -> Any:

@@ -1,10 +1,14 @@
-"""Sphericity and Mauchly's test, against explicit formulas and published values."""
+"""Sphericity and John's test, against explicit formulas and published values."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from vcomp.inference.assumptions.sphericity import f_level, mauchly, sphericity
+from vcomp.inference.assumptions.sphericity import (
+    f_level,
+    sphericity,
+    unequal_differences,
+)
 from vcomp.inference.assumptions.two_way_table import TwoWayTable
 
 
@@ -59,33 +63,48 @@ def test_the_level_of_f_is_that_of_boxs_approximation():
     assert f_level(6, 19, 0.5) == pytest.approx(stats.f.sf(critical, 2.5, 47.5), rel=1e-12)
 
 
-def test_mauchly_is_the_determinant_of_orthonormal_contrasts():
+def test_johns_test_is_of_orthonormal_contrasts():
     rng = np.random.default_rng(5)
     y = rng.normal(size=(15, 4)) * np.array([1.0, 1.5, 1.0, 2.0]) + rng.normal(size=(15, 1))
     # Helmert's contrasts, each of length 1.
     C = np.array([[1, -1, 0, 0], [1, 1, -2, 0], [1, 1, 1, -3]]) / np.sqrt([[2.0], [6.0], [12.0]])
     S, p, n = C @ np.cov(y, rowvar=False) @ C.T, 3, 15
-    w = np.linalg.det(S) / (np.trace(S) / p) ** p
-    factor = 1.0 - (2 * p**2 + p + 2) / (6 * p * (n - 1))
-    expected = stats.chi2.sf(-(n - 1) * factor * np.log(w), p * (p + 1) / 2 - 1)
-    S = np.cov(y, rowvar=False)
-    assert mauchly(S, n - 1.0) == pytest.approx(expected, rel=1e-10)
-    # Effects of rows do not matter.
-    assert mauchly(TwoWayTable.of(y).covariance, n - 1.0) == pytest.approx(expected, rel=1e-10)
+    u = np.trace(np.linalg.matrix_power(S / (np.trace(S) / p) - np.eye(p), 2)) / p
+    expected = stats.chi2.sf((n - 1) * p * u / 2, p * (p + 1) / 2 - 1)
+    found = unequal_differences(y)
+    assert found == pytest.approx(expected, rel=1e-10)
+    # Neither effects of rows and columns nor the unit matter, nor rows with one value.
+    other = 1e9 * (y + 100.0 * rng.normal(size=(15, 1)) + np.arange(4.0))
+    alone = np.array([[7e9, np.nan, np.nan, np.nan]])
+    assert unequal_differences(np.vstack([other, alone])) == pytest.approx(found, rel=1e-6)
 
 
-def test_mauchlys_test_has_its_level():
+@pytest.mark.parametrize(("n", "k"), [(30, 5), (20, 30)])
+def test_johns_test_has_its_level(n, k):
     rng = np.random.default_rng(6)
-    p = []
-    for _ in range(400):
-        values = rng.normal(size=(30, 1)) + rng.normal(size=(30, 4))
-        p.append(mauchly(np.cov(values, rowvar=False), 29.0))
-    assert stats.kstest(p, "uniform").pvalue > 0.01
+    p = [
+        unequal_differences(rng.normal(size=(n, 1)) + rng.normal(size=(n, k))) for _ in range(400)
+    ]
+    # 99.9 % of 400 data sets.
+    assert 0.02 < np.mean(np.array(p) < 0.05) < 0.09
+
+
+def test_of_missing_cells_the_test_is_conservative_and_finds_large_ratios():
+    rng = np.random.default_rng(7)
+    for sd, low, high in ((1.0, 0.0, 0.01), (3.0, 0.95, 1.0)):
+        found = []
+        for _ in range(60):
+            y = rng.normal(size=(60, 1)) + rng.normal(size=(60, 8)) * np.r_[sd, np.ones(7)]
+            y[rng.random(y.shape) < 0.2] = np.nan
+            found.append(unequal_differences(y) < 0.001)
+        assert low <= np.mean(found) <= high
 
 
 def test_columns_without_contrasts_are_spherical_and_exact_dependence_is_not():
     common = np.arange(8.0)[:, None]
-    assert mauchly(np.cov(common + np.zeros(4), rowvar=False), 7.0) == 1.0
+    assert unequal_differences(common + np.zeros(4)) == 1.0
+    assert unequal_differences(common + 0.1 * np.arange(4.0)) == 1.0
     rng = np.random.default_rng(1)
     one = rng.normal(size=(8, 1)) @ np.array([[1.0, -1.0, 0.0, 0.0]])
-    assert mauchly(np.cov(one, rowvar=False), 7.0) < 1e-6
+    assert unequal_differences(one) < 1e-3
+    assert unequal_differences(one[:, :2]) == 1.0

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
 
-from vcomp.inference.assumptions.sphericity import mauchly, sphericity
+from vcomp.inference.assumptions.sphericity import sphericity
 from vcomp.inference.assumptions.two_way_table import TwoWayTable, findings_of, tukey
 
 
@@ -117,7 +117,6 @@ def test_the_unit_of_the_scores_does_not_matter(unit):
     S, df = made.covariance, 13.0
     assert sphericity(S, df) < 1.0
     assert sphericity(other.covariance, df) == pytest.approx(sphericity(S, df), rel=1e-11)
-    assert mauchly(other.covariance, df) == pytest.approx(mauchly(S, df), rel=1e-9)
     (_, test), (_, scaled) = tukey(made), tukey(other)
     assert scaled.statistic == pytest.approx(test.statistic, rel=1e-9)
     assert scaled.p_value == pytest.approx(test.p_value, rel=1e-9)

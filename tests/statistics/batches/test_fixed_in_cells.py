@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import vcomp
-from vcomp.model import cell_means, model_of_same_rows
+from vcomp.model import model_of_same_rows
 from vcomp.statistics.groupings import product_group_sums
 
 
@@ -163,14 +163,3 @@ def test_facets_that_were_not_read_are_not_derived() -> None:
     assert model_of_same_rows(fitted, "score ~ run + (1|model) + (1|item)") is None
     in_memory = vcomp.fit(_CROSSED, _scores(4, 12, 3, 0.0))
     assert model_of_same_rows(in_memory, "score ~ (1|model) + (1|item)") is None
-
-
-def test_cell_means_are_those_of_pandas() -> None:
-    data = _scores(4, 12, 3, 0.4)
-    expected = data.pivot_table("score", "item", "model")
-    for stream in (True, False):
-        fitted = vcomp.fit("score ~ (1|model) + (1|item) + (1|model:item)", data, stream=stream)
-        found, levels = cell_means(fitted, "item", "model")
-        assert list(levels) == list(expected.columns)
-        away = found - expected.to_numpy()
-        np.testing.assert_allclose(away - np.nanmean(away), 0.0 * away, atol=1e-12)

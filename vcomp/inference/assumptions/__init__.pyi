@@ -6,7 +6,7 @@ from .diagnosis import Diagnosis as Diagnosis
 from .diagnosis import FittedRows as FittedRows
 from .samples import excess_kurtosis as excess_kurtosis
 from .samples import skewness as skewness
-from .sphericity import mauchly as mauchly
+from .sphericity import unequal_differences as unequal_differences
 from .two_way_table import Projection as Projection
 from .two_way_table import TwoWayTable as TwoWayTable
 from .verdicts import MissingSlope as MissingSlope

@@ -1,7 +1,4 @@
-"""Sphericity: whether all differences of two columns, such as systems, have one variance.
-
-All of it follows from the covariance matrix of the columns, (k, k), over n rows.
-"""
+"""Sphericity: whether all differences of two columns, such as systems, have one variance."""
 
 from __future__ import annotations
 
@@ -9,6 +6,9 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.numerics import f_quantile
+
+_ROUNDING = 1e-24
+"""Share of the largest squared score below which variances are the rounding of scores."""
 
 
 def sphericity(residual: FloatArray, df: float) -> float:
@@ -52,30 +52,46 @@ def f_level(k: int, df: float, epsilon: float) -> float:
     return float(fdtrc(epsilon * of_test[0], epsilon * of_test[1], critical))
 
 
-def mauchly(covariance: FloatArray, df: float) -> float:
-    """Return the p-value of Mauchly's test that all differences of columns have one variance.
+def unequal_differences(values: FloatArray) -> float:
+    """Return the p-value of John's test that all differences of columns have one variance.
+
+    The test has its level with fewer rows than columns too. Where cells are missing, covariances
+    of the residuals of rows and columns are compared with those that the filled cells leave.
 
     Parameters
     ----------
-    covariance : (k, k) of the columns
-    df : rows less one, at least k
+    values : (n, k) with n > 2; nan where a cell is missing. Rows with one value are not used
+
+    Returns
+    -------
+    p-value, 1 of two columns
 
     References
     ----------
-    Mauchly, J. W. (1940). Significance test for sphericity of a normal n-variate distribution.
-    *Annals of Mathematical Statistics*, 11, 204-209; with Box's approximation.
+    John, S. (1972). The distribution of a statistic used for testing sphericity of normal
+    distributions. *Biometrika*, 59, 169-173.
+
+    Ledoit, O. and Wolf, M. (2002). Some hypothesis tests for the covariance matrix when the
+    dimension is large compared to the sample size. *Annals of Statistics*, 30, 1081-1102.
     """
     from scipy.special import chdtrc
 
-    p = len(covariance) - 1
-    of_rows = covariance - covariance.mean(axis=0)
-    # Of the residuals of rows, one eigenvalue is zero: that of the mean of the columns.
-    values = np.linalg.eigvalsh(of_rows - of_rows.mean(axis=1, keepdims=True))[1:]
-    mean = float(values.mean())
-    if not mean > 0.0:
+    filled = ~np.isnan(values)
+    kept = filled.sum(axis=1) > 1
+    M, p = filled[kept].astype(float), values.shape[1] - 1
+    share = M / M.sum(axis=1, keepdims=True)
+    expected = np.diag(M.sum(axis=0)) - M.T @ share
+    y = np.where(filled[kept], values[kept], 0.0)
+    y -= M * (share * y).sum(axis=1, keepdims=True)
+    means = np.linalg.lstsq(expected, y.sum(axis=0), rcond=None)[0]
+    y -= M * (means - (share @ means)[:, None])
+    S = y.T @ y
+    d, P = np.linalg.eigh(expected)
+    root = P[:, 1:] / np.sqrt(np.maximum(d[1:], 1e-12 * d[-1]))  # means of rows have no variance
+    own = root.T @ S @ root
+    mean = np.trace(own) / p
+    if p == 1 or not mean > _ROUNDING * np.square(np.nan_to_num(values)).max():
         return 1.0
-    if values[0] <= 0.0:
-        return 0.0
-    log_det = float(np.log(values / mean).sum())
-    factor = df - (2.0 * p**2 + p + 2.0) / (6.0 * p)
-    return float(chdtrc(p * (p + 1) / 2.0 - 1.0, max(-factor * log_det, 0.0)))
+    departure = float(np.square(own / mean - np.eye(p)).sum())
+    df = np.trace(expected) / p - 1.0
+    return float(chdtrc(p * (p + 1) / 2.0 - 1.0, 0.5 * df * departure))
