@@ -116,10 +116,11 @@ def test_tables_and_the_gate(table, tmp_path):
 
 
 def test_prices(table):
-    paid = ended(table, "--price", "item=2", "--price", "call=.1", "--budget", 500).output
+    budget = ["--price", "item=2", "--price", "call=.1", "--budget", 500]
+    paid = ended(table, *budget, "--cov-type", "model").output
     made = vcomp.evals.study(
         pd.read_csv(table), system="sys", sampled=["topic"], prices={"topic": 2, "call": 0.1},
-        budget=500,
+        budget=500, cov_type="model",
     )  # fmt: skip
     planned = made.allocation.best.study
     found = planned.detectable(n_objects=3, test="tukey")["difference"].item()

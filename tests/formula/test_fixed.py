@@ -174,3 +174,27 @@ def test_evaluate_says_what_python_said():
 def test_names_in(code, names):
     assert set(names_in(code)) == set(names)
     assert len(names_in(code)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("right", "has_covariates"),
+    [
+        ("1", False),
+        ("x", True),
+        ("g", False),
+        ("0 + C(g)", False),
+        ("g:h", False),
+        ("C(g, levels=['c', 'b', 'a'])", False),
+        ("Q('g') + I(x ** 2)", True),
+        ("g:x", True),
+        ("bs(x, df=4)", True),
+    ],
+)
+def test_factors_are_known_by_the_names_of_columns(right, has_covariates):
+    """So that statistics that are stored without their coding have the same robust errors."""
+    data = {"x": X, "g": G, "h": pd.Categorical(["u:[", "v", "it's", "v"])}
+    part = fixed(right, data)
+    infos = [] if part.design_info is None else part.design_info.factor_infos.values()
+    categorical = {n for i in infos if i.type == "categorical" for n in "gh" if n in i.factor.code}
+    assert part.factor_columns == (categorical, has_covariates)
+    assert FixedPart(part.names, is_known=False).factor_columns == part.factor_columns

@@ -137,6 +137,19 @@ def test_stored_sums_give_the_same(frame, name, tmp_path):
     np.testing.assert_allclose(*errors, rtol=1e-8, atol=1e-12)
 
 
+def test_stored_sums_give_factors_the_same_errors(frame, tmp_path):
+    formula = "score ~ C(sys) + (1|topic) + (1|sys:topic)"
+    rows = pd.concat([frame, frame.assign(score=1.0 - frame["score"])])
+    path = tmp_path / "scores.vcomp"
+    vcomp.accumulate(formula, rows).save(path)
+    found = vcomp.AccumulatedStatistics.load(path).fit()
+    errors = [
+        res.fixed_effects(cov_type="robust").to_numpy()
+        for res in (found, vcomp.fit(formula, rows))
+    ]
+    np.testing.assert_allclose(*errors, rtol=1e-8, atol=1e-12)
+
+
 def test_sums_of_a_covariate_that_varies_within_cells_need_the_rows(frame):
     formula, rows = rows_of(frame, "replicated")
     rows = rows.assign(x=np.arange(len(rows)) % 7)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -26,7 +27,7 @@ from vcomp.formula.coding import (
     WideLimits,
 )
 from vcomp.formula.dialects import quoted
-from vcomp.formula.formula_terms import TRANSFORMS, Formula, names_in
+from vcomp.formula.formula_terms import TRANSFORMS, Formula, factors_of, first_names, names_in
 from vcomp.formula.parser import patsy_description
 from vcomp.numerics import MixedColumns, check_memory
 
@@ -179,6 +180,23 @@ class FixedPart:
         if self.left_out is None:
             return self
         return replace(self, names=self.left_out.names, left_out=None)
+
+    @cached_property
+    def factor_columns(self) -> tuple[frozenset[str], bool]:
+        """The columns of factors, and whether there are covariates; also of stored statistics.
+
+        By the names of the columns of X, which are stored where the coding is not.
+        """
+        columns, has_covariates = set[str](), False
+        for part in factors_of(name for name in self.names if name != "Intercept"):
+            named = set[str]()
+            for opened in re.finditer(r"\[", part):
+                with suppress(SyntaxError):  # within brackets of the factor's arguments
+                    named = first_names(part[: opened.start()])
+                    break
+            columns |= named
+            has_covariates |= not named
+        return frozenset(columns), has_covariates
 
     @cached_property
     def _others(self) -> FixedPart:

@@ -550,3 +550,16 @@ def _factors(term: str) -> list[str]:
             parts.append(term[start:position])
             start = position + 1
     return [*parts, term[start:]]
+
+
+def first_names(code: str) -> set[str]:
+    """Return the column of ``C(column, …)``, ``Q("column")`` or ``column``; nothing of others."""
+    node: ast.expr = ast.parse(code.strip(), mode="eval").body
+    match node:
+        case ast.Call(func=ast.Name(id="C"), args=[first, *_]):
+            return first_names(ast.unparse(first))
+        case ast.Call(func=ast.Name(id="Q"), args=[ast.Constant(value=str(name))]):
+            return {name}
+        case ast.Name(id=name):
+            return {name}
+    return set()

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +16,7 @@ from vcomp.codec import stored
 from vcomp.exceptions import FormulaError
 from vcomp.formula.dialects import quoted
 from vcomp.formula.fixed import FixedPart
-from vcomp.formula.formula_terms import names_in
+from vcomp.formula.formula_terms import first_names, names_in
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -451,19 +450,6 @@ def fixed_effects(fixed: FixedPart) -> frozenset[frozenset[str]]:
 
 def _is_of(code: str, facet: str) -> bool:
     return code == facet or facet in first_names(code)
-
-
-def first_names(code: str) -> set[str]:
-    """Return the column of ``C(column, …)``, ``Q("column")`` or ``column``; nothing of others."""
-    node: ast.expr = ast.parse(code.strip(), mode="eval").body
-    match node:
-        case ast.Call(func=ast.Name(id="C"), args=[first, *_]):
-            return first_names(ast.unparse(first))
-        case ast.Call(func=ast.Name(id="Q"), args=[ast.Constant(value=str(name))]):
-            return {name}
-        case ast.Name(id=name):
-            return {name}
-    return set()
 
 
 def _interacting(fixed: FixedPart, own: Any) -> Iterator[str]:

@@ -10,8 +10,8 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.formula.fixed import FixedPart
-from vcomp.formula.formula_terms import Formula
-from vcomp.formula.least_squares_means import first_names, subterms
+from vcomp.formula.formula_terms import Formula, first_names
+from vcomp.formula.least_squares_means import subterms
 from vcomp.formula.parser import patsy_description
 
 _ROUNDING = 1e-8

@@ -19,6 +19,7 @@ from vcomp.design import Design
 from vcomp.estimators import Estimate
 from vcomp.estimators.likelihood import MatricesLikelihood, choose_engine
 from vcomp.exceptions import DataError, EstimationError, check_alpha
+from vcomp.formula import FixedPart
 from vcomp.inference.hypotheses.fixed_effects import (
     Clustered,
     ContrastTest,
@@ -343,7 +344,8 @@ class FixedFit:
         if errors is None or not errors.keeps_negative:
             values = np.maximum(values, 0.0)
         model = satterthwaite_of(estimate, bounds=ddf != "unbounded")
-        found = Clustered.of(self.levels(), self.facets, values, model)
+        _, has_covariates = FixedPart(self.names).factor_columns
+        found = Clustered.of(self.levels(), self.facets, values, model, has_covariates)
         return found.as_known() if ddf == "normal" else found
 
     def _kenward_roger(self, L: FloatArray) -> tuple[KenwardRoger, FloatArray]:

@@ -29,7 +29,7 @@ from vcomp.estimators.likelihood import (
     predicting,
 )
 from vcomp.exceptions import EstimationError
-from vcomp.formula import WIDE, ReferenceGrid
+from vcomp.formula import WIDE
 from vcomp.inference.intervals import level_products, normal_quantile
 from vcomp.inference.quantities import LevelVariances
 from vcomp.numerics import congruent, is_positive, solve_positive
@@ -188,7 +188,8 @@ class Clustered(_WithDegrees):
     cov_beta : (p, p) eq. (11.10)
     bounded : (p, p) the same with eigenvalues relative to the model's of at least 0.3
     parts : (m, p, p) the parts of facets with enough levels
-    alone : (m, p, p) what each of these facets makes without the others
+    alone : (m, p, p) what each of these facets makes without the others; None with covariates,
+        of which all variances are those of `bounded`
     df : (m,) their degrees of freedom, the numbers of levels − 1
     few : the part of facets with few levels, by the model; None without any
     """
@@ -196,7 +197,7 @@ class Clustered(_WithDegrees):
     cov_beta: FloatArray
     bounded: FloatArray
     parts: FloatArray
-    alone: FloatArray
+    alone: FloatArray | None
     df: FloatArray
     few: Satterthwaite | None = None
 
@@ -207,6 +208,7 @@ class Clustered(_WithDegrees):
         facets: Sequence[frozenset[str]],
         values: FloatArray,
         model: Satterthwaite | None,
+        has_covariates: bool = False,
     ) -> Clustered:
         """Return the tests from the contributions of the rows.
 
@@ -218,6 +220,7 @@ class Clustered(_WithDegrees):
         facets : of each component of a term, with those that they are nested in
         values : of these components, no variance negative
         model : tests by the model; None if its slopes are not known
+        has_covariates : whether columns of X are not of factors alone
 
         Raises
         ------
@@ -231,7 +234,8 @@ class Clustered(_WithDegrees):
         relative = np.linalg.solve(half, np.linalg.solve(half, cov_beta).T)
         d, P = np.linalg.eigh(0.5 * (relative + relative.T))
         root = half @ P
-        return cls(cov_beta, (root * np.maximum(d, _LEAST)) @ root.T, parts, alone, df, few)
+        bounded = (root * np.maximum(d, _LEAST)) @ root.T
+        return cls(cov_beta, bounded, parts, None if has_covariates else alone, df, few)
 
     def as_known(self) -> Clustered:
         """Return the tests with variances as if known."""
@@ -253,6 +257,8 @@ class Clustered(_WithDegrees):
 
     def _variances(self, L: FloatArray) -> FloatArray:
         """Return the variances of the rows of `L`, (m,)."""
+        if self.alone is None:
+            return _squares(L, self.bounded)
         # Sums over cells, which are subtracted, may exceed those over levels.
         least = _LEAST * _squares(L, self.alone).max(axis=0)
         own = np.maximum(_squares(L, self.parts).sum(axis=0), least)
@@ -363,13 +369,10 @@ def fixed_level_variances(
     to_beta = (np.eye(1) / stats.n if means else phi) @ T.T
     contributions = _Contributions(beta, effects, residuals, to_beta, half)
     information = solve_positive(T @ phi @ T.T, np.eye(len(phi)))
-    grid = ReferenceGrid.of(design.fixed)
-    fixed = frozenset(
-        f for f in design.structure.facets if any(f in g.names for g in grid.factors)
-    )
+    factors, has_covariates = design.fixed.factor_columns
     # Of a covariate single levels may determine much, and products alone are a poor covariance.
-    root = None if grid.covariates else T @ half
-    return level_products(design, total, contributions, information, root, frozenset(fixed))
+    root = None if has_covariates else T @ half
+    return level_products(design, total, contributions, information, root, factors)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
