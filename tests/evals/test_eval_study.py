@@ -1386,6 +1386,9 @@ def test_one_error_of_all_pairs_is_compared_with_their_own():
     # The advice leads to the error of a pair.
     assert "With cov_type='robust' each pair has its own." in said
     assert vcomp.evals.study(data, cov_type="robust").cov_type == "robust"
+    # Tukey's method rejects too often with an error of each pair: it keeps one if asked for.
+    assert vcomp.evals.study(data, test="tukey").cov_type == "model"
+    assert vcomp.evals.study(data, test="t").cov_type == "robust"
     small = np.std(y[:, 1] - y[:, 2], ddof=1) / np.sqrt(80)
     assert f"it is from {display.number(small, 2)} for b and c to" in said
     # Another test has the same errors.

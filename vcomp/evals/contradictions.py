@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from vcomp import display
-from vcomp.evals.model_fits import compared, sums_cells
+from vcomp.evals.model_fits import sums_cells
 from vcomp.evals.roles import Roles
 from vcomp.inference.assumptions import unequal_differences
 from vcomp.inference.intervals import below_zero
@@ -43,14 +43,8 @@ def contradictions(study: EvalStudy) -> list[str]:
     study : of several models
     """
     found = [str(of) for of in below_zero(study.plan.components) if of.is_sure]
-    if not vary_unequally(study.roles, study.data):
-        return found
-    pairs = study.comparisons
-    if study.cov_type == "model":
-        pairs = compared(
-            study.fit, study.roles, None, study.task_shares, "t", study.alpha, "robust"
-        )[1]
-    return [*found, _on_errors(study, pairs)] if are_unequal(pairs) else found
+    own = study.own_errors
+    return found if own is None else [*found, _on_errors(study, own)]
 
 
 def vary_unequally(roles: Roles, table: pd.DataFrame) -> bool:

@@ -93,6 +93,8 @@ class EvalStudy(display.Printed):
     model_prices : of each model, by its name as text, or None
     notes : sentences on the logs, as :func:`vcomp.evals.read` has them
     cov_type : of the errors of scores and differences, ``"model"`` or ``"robust"``
+    own_errors : the pairs with an error of each, where differences vary unequally over items and
+        these errors differ much; else None
     """
 
     roles: Roles
@@ -110,6 +112,7 @@ class EvalStudy(display.Printed):
     model_prices: Mapping[str, float] | None = None
     notes: tuple[str, ...] = ()
     cov_type: CovarianceOfFixed = "model"
+    own_errors: PairwiseComparisons | None = None
 
     @cached_property
     def by_task(self) -> pd.DataFrame:
@@ -570,7 +573,7 @@ def study(
         ``"t"`` of ``"robust"``
     cov_type : ``"model"``, one error of all pairs with the same data; ``"robust"``, an error of
         each pair from the scores of its two models, as of paired t-tests; ``"robust"`` if None
-        where differences vary unequally over items, else ``"model"``
+        where differences vary unequally over items, but for ``test="tukey"``; else ``"model"``
     task_weights : of the tasks in the scores of models, ``{"law": 2, "maths": 1}``; ``"items"``,
         their numbers of items; equal ones if None
     prices : per level of a column or combination, ``{"item": 0.05, "prompt": 2}``; ``"call"`` is
@@ -634,11 +637,11 @@ def study(
     del groups  # numbers of all rows
     fit = fit_of_models(roles, table)
     means_by = partial(compared, fit, roles, table[system].iloc[0], weights, test, alpha)
-    by = cov_type or ("robust" if vary_unequally(roles, table) else "model")
-    means, comparisons, lacking = means_by(by)
-    if cov_type is None and by == "robust" and not are_unequal(comparisons):
-        by = "model"
-        means, comparisons, lacking = means_by(by)
+    own = means_by("robust") if vary_unequally(roles, table) else None
+    unequal = own[1] if own is not None and are_unequal(own[1]) else None
+    # With an error of each pair, Tukey's test (of Games and Howell) rejects too often.
+    by = cov_type or ("model" if unequal is None or test == "tukey" else "robust")
+    means, comparisons, lacking = own if own is not None and by == "robust" else means_by(by)
     means["mean"] = without_rounding(means["mean"], table[score])
     if set(fit.components.response_values or [math.nan]) <= {0.0, 1.0}:
         means[["mean", "low", "high"]] = means[["mean", "low", "high"]].clip(0.0, 1.0)
@@ -650,5 +653,5 @@ def study(
     return EvalStudy(
         roles, means, comparisons, fit, alpha, table, *of_data, weights, lacking, without,
         None if margin is None else float(margin), of_models, notes_of(scores, table),
-        cov_type=by,
+        cov_type=by, own_errors=unequal,
     )  # fmt: skip

@@ -97,7 +97,7 @@ def records(
     pieces : of the text
     paths : keys under which there are arrays; () is a document that is an array
     shortened : returns an element that begins at a place without keys that are not read, and where
-        it ends; None, or what is no JSON, lets the element be read whole
+        it ends. If it returns None, or text that is not JSON, the element is read whole
 
     Raises
     ------

@@ -14,12 +14,12 @@ import vcomp
 from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.dense_tests import kenward_roger, satterthwaite
 from tests.helpers.designs import DESIGNS, unbalanced
+from vcomp.inference.hypotheses.clustered_tests import Clustered
 from vcomp.inference.hypotheses.fixed_effects import (
-    Clustered,
     Satterthwaite,
     _joint_degrees,
-    _rotated,
     _slopes,
+    rotated,
 )
 
 DDF = ["satterthwaite", "kenward-roger"]
@@ -391,13 +391,13 @@ def test_joint_tests_are_of_the_independent_rows(unit):
     C, L = unit**2 * root @ root.T, rng.normal(size=(2, 4))
     beta = unit * rng.normal(size=4)
     L = np.vstack([L, L.sum(axis=0)])
-    found = _rotated(L, L @ beta, C, lambda rows: np.full(len(rows), 9.0), is_term=False)
+    found = rotated(L, L @ beta, C, lambda rows: np.full(len(rows), 9.0), is_term=False)
     inverse = np.linalg.pinv(L @ C @ L.T, rcond=1e-9, hermitian=True)
     expected = beta @ L.T @ inverse @ L @ beta / 2.0
     assert found.df == (2.0, 9.0)
     assert found.statistic == pytest.approx(expected, rel=1e-8)
     assert found.p_value == pytest.approx(stats.f.sf(expected, 2, 9), rel=1e-8)
-    nothing = _rotated(L, L @ beta, 0.0 * C, lambda rows: np.full(len(rows), 9.0), is_term=False)
+    nothing = rotated(L, L @ beta, 0.0 * C, lambda rows: np.full(len(rows), 9.0), is_term=False)
     np.testing.assert_equal(
         (nothing.statistic, nothing.df[0], nothing.p_value), (np.nan, 0.0, np.nan)
     )

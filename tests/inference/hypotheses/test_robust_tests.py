@@ -11,7 +11,8 @@ from scipy import stats as distributions
 
 import vcomp
 from tests.inference.intervals.test_robust import levels_of
-from vcomp.inference.hypotheses.fixed_effects import Clustered, Satterthwaite
+from vcomp.inference.hypotheses.clustered_tests import Clustered
+from vcomp.inference.hypotheses.fixed_effects import Satterthwaite
 from vcomp.inference.intervals.component_squares import robust_mean_squares
 from vcomp.inference.quantities import LevelVariances
 

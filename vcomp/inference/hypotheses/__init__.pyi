@@ -1,3 +1,4 @@
+from .clustered_tests import fixed_level_variances as fixed_level_variances
 from .component import ComponentFit as ComponentFit
 from .component import Simulation as Simulation
 from .component import TestName as TestName
@@ -9,7 +10,6 @@ from .contrasts import fixed_intervals as fixed_intervals
 from .fixed_effects import ContrastTest as ContrastTest
 from .fixed_effects import degrees_of_freedom as degrees_of_freedom
 from .fixed_effects import fixed_errors_of as fixed_errors_of
-from .fixed_effects import fixed_level_variances as fixed_level_variances
 from .fixed_effects import t_interval as t_interval
 from .fixed_effects import t_tests as t_tests
 from .matrix_tests import HypothesisTest as HypothesisTest

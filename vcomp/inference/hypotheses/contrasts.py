@@ -20,8 +20,8 @@ from vcomp.estimators import Estimate
 from vcomp.estimators.likelihood import MatricesLikelihood, choose_engine
 from vcomp.exceptions import DataError, EstimationError, check_alpha
 from vcomp.formula import FixedPart
+from vcomp.inference.hypotheses.clustered_tests import Clustered
 from vcomp.inference.hypotheses.fixed_effects import (
-    Clustered,
     ContrastTest,
     JointTest,
     KenwardRoger,

@@ -6,32 +6,26 @@ lmerTest. Kenward and Roger (1997) also correct Cov(β̂) for the error of the c
 eqs. (11.6) to (11.8). Held components are treated as known, and by Satterthwaite's method those at
 their bound unless asked otherwise, as in lmerTest; by Kenward and Roger's they are not, as in
 pbkrtest.
-Standard errors that assume neither the components nor normal effects are eqs. (11.10) and (11.11).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.design import Chunk, Design
+from vcomp.design import Design
 from vcomp.estimators import Estimate, FixedErrors
 from vcomp.estimators.likelihood import (
     FixedForms,
-    MatricesLikelihood,
     choose_engine,
     errors_of_fixed,
-    predicted_columns,
-    predicting,
 )
 from vcomp.exceptions import EstimationError
-from vcomp.formula import WIDE
-from vcomp.inference.intervals import level_products, normal_quantile
-from vcomp.inference.quantities import LevelVariances
+from vcomp.inference.intervals import normal_quantile
 from vcomp.numerics import congruent, is_positive, solve_positive
 from vcomp.statistics import Statistics
 
@@ -40,13 +34,6 @@ _SAME_DF = 1e-8
 
 _ROUNDING = 1e-15
 """Of eigenvalues of correlations, per row: of rows that depend on others they are smaller."""
-
-_LEAST = 0.3
-"""Smallest robust variance as a fraction of that of a facet alone; of several contrasts, of the
-model's."""
-
-_ROUNDING_OF_SUMS = 1e-10
-"""Share of the variance with bounded eigenvalues below which a robust variance is zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +71,7 @@ class JointTest:
     scale: float = 1.0
 
 
-class _WithDegrees:
+class WithDegrees:
     """Tests by a covariance matrix, with degrees of freedom of each combination."""
 
     __slots__ = ()
@@ -107,11 +94,11 @@ class _WithDegrees:
         is_term : whether the rows have one unit, as contrasts of one factor, and are not put into
             standard errors
         """
-        return _rotated(L, estimate, self.cov_beta, self.degrees, is_term=is_term)
+        return rotated(L, estimate, self.cov_beta, self.degrees, is_term=is_term)
 
 
 @dataclass(frozen=True, slots=True)
-class Satterthwaite(_WithDegrees):
+class Satterthwaite(WithDegrees):
     """Tests with Satterthwaite's degrees of freedom.
 
     Attributes
@@ -150,8 +137,10 @@ class Satterthwaite(_WithDegrees):
         """
         free = ~self.known
         if self.slopes is None:
-            return self._degrees(_squares(L, self.cov_beta), self.cov_beta.slopes(L)[free])
-        return self._degrees(_squares(L, self.cov_beta), _squares(L, self.slopes[free]))
+            return self._degrees(squares_of_rows(L, self.cov_beta), self.cov_beta.slopes(L)[free])
+        return self._degrees(
+            squares_of_rows(L, self.cov_beta), squares_of_rows(L, self.slopes[free])
+        )
 
     def degrees_of_each(self) -> FloatArray:
         """Return ν of each coefficient, (p,)."""
@@ -175,234 +164,8 @@ class Satterthwaite(_WithDegrees):
         """Return the sampling variances of the variances of the rows of `L`, (m,)."""
         assert self.slopes is not None
         free = ~self.known
-        g = _squares(L, self.slopes[free])
+        g = squares_of_rows(L, self.slopes[free])
         return np.einsum("ti,tu,ui->i", g, self.covariance[np.ix_(free, free)], g)
-
-
-@dataclass(frozen=True, slots=True)
-class Clustered(_WithDegrees):
-    """Tests with variances from the rows, which are clustered by the levels of crossed facets.
-
-    Attributes
-    ----------
-    cov_beta : (p, p) eq. (11.10)
-    bounded : (p, p) the same with eigenvalues relative to the model's of at least 0.3
-    parts : (m, p, p) the parts of facets with enough levels
-    alone : (m, p, p) what each of these facets makes without the others; None with covariates,
-        of which all variances are those of `bounded`
-    df : (m,) their degrees of freedom, the numbers of levels − 1
-    few : the part of facets with few levels, by the model; None without any
-    """
-
-    cov_beta: FloatArray
-    bounded: FloatArray
-    parts: FloatArray
-    alone: FloatArray | None
-    df: FloatArray
-    few: Satterthwaite | None = None
-
-    @classmethod
-    def of(
-        cls,
-        levels: LevelVariances,
-        facets: Sequence[frozenset[str]],
-        values: FloatArray,
-        model: Satterthwaite | None,
-        has_covariates: bool = False,
-    ) -> Clustered:
-        """Return the tests from the contributions of the rows.
-
-        Rows that share a level of a facet with few levels are correlated as in the model.
-
-        Parameters
-        ----------
-        levels : products of the contributions
-        facets : of each component of a term, with those that they are nested in
-        values : of these components, no variance negative
-        model : tests by the model; None if its slopes are not known
-        has_covariates : whether columns of X are not of factors alone
-
-        Raises
-        ------
-        EstimationError
-            If a facet has few levels and the slopes are not known.
-        """
-        few = _part_of_few(levels, facets, values, model)
-        parts, alone, df = _by_facets(levels)
-        cov_beta = parts.sum(axis=0) + (0.0 if few is None else few.cov_beta)
-        half = np.linalg.cholesky(solve_positive(levels.information, np.eye(len(cov_beta))))
-        relative = np.linalg.solve(half, np.linalg.solve(half, cov_beta).T)
-        d, P = np.linalg.eigh(0.5 * (relative + relative.T))
-        root = half @ P
-        bounded = (root * np.maximum(d, _LEAST)) @ root.T
-        return cls(cov_beta, bounded, parts, None if has_covariates else alone, df, few)
-
-    def as_known(self) -> Clustered:
-        """Return the tests with variances as if known."""
-        few = None if self.few is None else Satterthwaite.normal(self.few.cov_beta)
-        return replace(self, df=np.full(self.df.size, np.inf), few=few)
-
-    def test(self, L: FloatArray, estimate: FloatArray) -> ContrastTest:
-        """Return t-tests of the rows of `L`; `estimate` is Lβ̂ − c."""
-        return t_tests(estimate, np.sqrt(self._variances(L)), self.degrees(L))
-
-    def joint(self, L: FloatArray, estimate: FloatArray, *, is_term: bool = False) -> JointTest:
-        """Return the F-test of all rows at once; of one row it is the t-test."""
-        if len(L) != 1:
-            return _rotated(L, estimate, self.bounded, self.degrees, is_term=is_term)
-        found = self.test(L, estimate)
-        return JointTest(
-            float(found.t[0] ** 2), (1.0, float(found.df[0])), float(found.p_value[0])
-        )
-
-    def _variances(self, L: FloatArray) -> FloatArray:
-        """Return the variances of the rows of `L`, (m,)."""
-        if self.alone is None:
-            return _squares(L, self.bounded)
-        # Sums over cells, which are subtracted, may exceed those over levels.
-        least = _LEAST * _squares(L, self.alone).max(axis=0)
-        own = np.maximum(_squares(L, self.parts).sum(axis=0), least)
-        q = own if self.few is None else own + _squares(L, self.few.cov_beta)
-        return np.where(q > _ROUNDING_OF_SUMS * _squares(L, self.bounded), q, 0.0)
-
-    def degrees(self, L: FloatArray) -> FloatArray:
-        """Return ν, eq. (11.11), of each row of `L`, (m,)."""
-        of_parts = _squares(L, self.parts)
-        own = of_parts.sum(axis=0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            found = np.square(own) / (np.square(of_parts) / self.df[:, None]).sum(axis=0)
-            least = self.df.min()
-            found = np.clip(np.where(own > 0.0, found, least), least, self.df.max())
-            if self.few is None:
-                return np.asarray(found)
-            q = own + _squares(L, self.few.cov_beta)
-            both = np.square(q) / (np.square(own) / found + 0.5 * self.few.uncertainty(L))
-        return np.where(q > 0.0, both, least)
-
-
-def _part_of_few(
-    levels: LevelVariances,
-    facets: Sequence[frozenset[str]],
-    values: FloatArray,
-    model: Satterthwaite | None,
-) -> Satterthwaite | None:
-    """Return the part of the model in facets with few levels; arguments as of :class:`Clustered`.
-
-    Facets of the fixed part, which are no sample, are not in the sets.
-    """
-    sampled = frozenset[str]().union(*levels.sets)
-    few = [s for s in levels.sets if s <= levels.few.keys()]
-    if not few:
-        return None
-    if model is None or model.slopes is None:
-        facet = min(few[0])
-        raise EstimationError(
-            f"facet {facet!r} has too few levels for cov_type='robust', and this fit has no "
-            "derivatives of its covariance matrix to replace them",
-            column=facet,
-        )
-    of_few = np.array([used & sampled in few for used in facets], dtype=bool)
-    slopes = np.zeros_like(model.slopes)
-    slopes[: len(facets)][of_few] = model.slopes[: len(facets)][of_few]
-    cov_beta = np.tensordot(values, slopes[: len(facets)], 1)
-    return replace(model, cov_beta=cov_beta, slopes=slopes)
-
-
-def _by_facets(levels: LevelVariances) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the parts of m facets, what each makes alone, and their degrees of freedom.
-
-    Parts of several facets, and of single rows, are added to that of the facet with the fewest
-    levels. What a facet makes alone has the parts of all sets with it.
-    """
-    enough = [m for m, chosen in enumerate(levels.sets) if not chosen <= levels.few.keys()]
-    order = sorted(enough, key=lambda m: levels.sizes[m])
-    own = {m: next(u for u in order if levels.sets[u] <= levels.sets[m]) for m in enough}
-    kept = sorted(set(own.values()))
-    parts = [levels.shared[[m for m in enough if own[m] == k]].sum(axis=0) for k in kept]
-    alone = [
-        levels.shared[[m for m in enough if levels.sets[k] <= levels.sets[m]]].sum(axis=0)
-        for k in kept
-    ]
-    return np.array(parts), np.array(alone), np.maximum(levels.sizes[kept] - 1.0, 1.0)
-
-
-@predicting()
-def fixed_level_variances(
-    design: Design,
-    stats: Statistics,
-    total: Callable[..., Any],
-    v: FloatArray,
-    *,
-    means: bool = False,
-) -> LevelVariances:
-    """Return the products of the contributions of rows to the fixed effects, by shared levels.
-
-    The contributions of the residuals y − Xβ̂ are corrected for the estimation of β̂: if the model
-    is correct, their products have the expectation Cov(β̂), eq. (11.10).
-
-    Parameters
-    ----------
-    design, stats : of the data
-    total : ``total(of, *known)`` is the sum of ``of(*known, chunk)`` over parts of the coded rows
-    v : (k + 1,) components, no variance negative, the residuals positive
-    means : whether β̂ is the mean of all rows, not that by generalised least squares
-    """
-    if stats.wide is not None and stats.wide.n_fixed > WIDE.formed:
-        raise EstimationError(
-            f"cov_type='robust' needs matrices of the {stats.wide.n_fixed:,} columns of the fixed "
-            "part, which are not formed for a factor of so many levels; use cov_type='model'"
-        )
-    T = design.transform
-    residuals = v[v.size - (1 if stats.blocks is None else stats.blocks.n_residuals) :]
-    if stats.blocks is None:
-        beta, cov = choose_engine(stats).fixed_effects(v)
-        effects = predicted_columns(stats, v)
-    else:
-        likelihood = MatricesLikelihood(stats, reml=True)
-        beta, cov = likelihood.fixed_effects(likelihood.matrices_of(v))
-        effects = likelihood.predicted_columns(v)
-    phi: FloatArray = cov if isinstance(cov, np.ndarray) else cov.toarray()
-    half: FloatArray = np.linalg.cholesky(phi).astype(float)
-    if means:
-        beta, effects = stats.Xy / stats.n, tuple(np.zeros_like(e) for e in effects)
-        residuals = np.ones(1)
-    to_beta = (np.eye(1) / stats.n if means else phi) @ T.T
-    contributions = _Contributions(beta, effects, residuals, to_beta, half)
-    information = solve_positive(T @ phi @ T.T, np.eye(len(phi)))
-    factors, has_covariates = design.fixed.factor_columns
-    # Of a covariate single levels may determine much, and products alone are a poor covariance.
-    root = None if has_covariates else T @ half
-    return level_products(design, total, contributions, information, root, factors)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Contributions:
-    """Contributions of rows to the fixed effects, eq. (11.10); sent to Dask's workers.
-
-    Attributes
-    ----------
-    beta : (p,) estimate
-    effects : for each term C_t of V⁻¹X = R⁻¹(X − Σ Z_tC_t), by group
-    residuals : residual variances
-    to_beta : (p, p) matrix from weighted residuals to the estimate
-    half : (p, p) Cholesky factor of Cov(β̂)
-    """
-
-    beta: FloatArray
-    effects: tuple[FloatArray, ...]
-    residuals: FloatArray
-    to_beta: FloatArray
-    half: FloatArray
-
-    def __call__(self, chunk: Chunk) -> tuple[FloatArray, FloatArray]:
-        weights = np.array(chunk.X)
-        columns = chunk.effects or (None,) * len(self.effects)
-        for codes, of_term, z in zip(chunk.codes, self.effects, columns, strict=True):
-            weights -= of_term[codes] if z is None else of_term[codes] * z[:, None]
-        of_rows = 0 if chunk.residual_codes is None else chunk.residual_codes
-        precision = np.ones(1) if chunk.weights is None else chunk.weights
-        weights = (weights * (precision / self.residuals[of_rows])[:, None]) @ self.to_beta
-        return weights, np.column_stack([chunk.y - chunk.X @ self.beta, chunk.X @ self.half])
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,7 +203,7 @@ class KenwardRoger:
         phi = self.forms.cov_beta
         slopes = phi @ self.forms.first @ phi
         df = Satterthwaite(phi, slopes, self.covariance, self.known).degrees(L)
-        variances = _squares(L, self.cov_beta)
+        variances = squares_of_rows(L, self.cov_beta)
         # The correction of an inaccurate Φ may take more than there is.
         se = np.sqrt(np.where(variances > 0.0, variances, np.nan))
         return t_tests(estimate, se, np.where(np.isnan(se), np.nan, df))
@@ -503,7 +266,7 @@ def t_interval(
 
 
 def _standard_errors(L: FloatArray, cov_beta: FloatArray) -> FloatArray:
-    return np.sqrt(np.maximum(_squares(L, cov_beta), 0.0))
+    return np.sqrt(np.maximum(squares_of_rows(L, cov_beta), 0.0))
 
 
 def t_tests(estimate: FloatArray, se: FloatArray, df: FloatArray) -> ContrastTest:
@@ -517,7 +280,7 @@ def t_tests(estimate: FloatArray, se: FloatArray, df: FloatArray) -> ContrastTes
     return ContrastTest(estimate, se, df, t, 2.0 * tail)
 
 
-def _squares(L: FloatArray, A: FloatArray) -> FloatArray:
+def squares_of_rows(L: FloatArray, A: FloatArray) -> FloatArray:
     """Return l'Al of the rows l of L, for a matrix A or a stack of them."""
     zero = L == 0.0
     k = int((~zero).sum(axis=-1).max(initial=0))
@@ -530,7 +293,7 @@ def _squares(L: FloatArray, A: FloatArray) -> FloatArray:
     return np.asarray(np.einsum("mi,...mij,mj->...m", x, of_rows, x))
 
 
-def _rotated(
+def rotated(
     L: FloatArray,
     estimate: FloatArray,
     cov_beta: FloatArray,
