@@ -298,7 +298,8 @@ def test_columns_that_are_multiplied_at_once(elements, step):
     arguments = stats, range(stats.n_terms + 2), np.ones(stats.n_terms + 1), 3, 0
     assert ProbedForms(*arguments)._step() == 8
     forms = ProbedForms(*arguments, elements_at_once=elements)
-    expected = min(max(elements // (2 * sum(stats.sizes)), 1), 8)
+    of_column = 2 * sum(stats.sizes) + (stats.n_terms + 3) * max(stats.sizes)
+    expected = min(max(elements // of_column, 1), 8)
     assert forms._step() == expected
     if step is not None:
         assert expected == step

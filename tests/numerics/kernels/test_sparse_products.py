@@ -25,13 +25,13 @@ def sparse(dense, *, ones):
 
 @st.composite
 def tables(draw):
-    """Return a dense matrix with its sparse parts, and a row to cut it at."""
+    """Return a dense matrix with its sparse parts."""
     rows, cols = draw(st.integers(0, 6)), draw(st.integers(0, 5))
     ones = draw(st.booleans())
     dense = draw(arrays.arrays(float, (rows, cols), elements=counts))
     if ones:
         dense = (dense > 0.0).astype(float)
-    return dense, sparse(dense, ones=ones), draw(st.integers(0, rows))
+    return dense, sparse(dense, ones=ones)
 
 
 def columns(data, rows, width):
@@ -39,21 +39,19 @@ def columns(data, rows, width):
 
 
 @settings(deadline=None)
-@given(tables(), st.integers(0, 3), st.data())
-def test_gather(table, width, data):
-    B, parts, cut = table
+@given(tables(), st.integers(0, 9), st.data())
+def test_products(table, width, data):
+    B, parts = table
     x = columns(data, B.shape[1], width)
-    out = np.full((B.shape[0], width), 7.0)
-    kernels.gather(*parts, x, out[:cut], 0, cut)
-    kernels.gather(*parts, x, out[cut:], cut, len(B))
-    np.testing.assert_allclose(out, B @ x, atol=1e-9)
+    found = SparseTable(*parts, B.shape[1]).times(x)
+    np.testing.assert_allclose(found, B @ x, atol=1e-9)
 
 
 @settings(deadline=None)
 @given(tables(), st.integers(0, 3), st.data())
 def test_gather_squares(table, width, data):
     """Entries of one place count together."""
-    B, (indptr, indices, weights), _ = table
+    B, (indptr, indices, weights) = table
     x, out = columns(data, B.shape[1], width), np.full((B.shape[0], width), 7.0)
     kernels.gather_squares(indptr, indices, weights, x, out)
     np.testing.assert_allclose(out, B**2 @ x, atol=1e-9)
@@ -79,7 +77,7 @@ def test_rows_are_added(ones):
 @settings(deadline=None)
 @given(tables())
 def test_transpose(table):
-    B, (indptr, indices, weights), _ = table
+    B, (indptr, indices, weights) = table
     turned = SparseTable(indptr, indices, weights, B.shape[1]).transposed()
     expected = sparse(B.T, ones=weights.size == 0)
     for mine, theirs in zip(
@@ -87,16 +85,3 @@ def test_transpose(table):
     ):
         np.testing.assert_array_equal(mine, theirs)
         assert mine.dtype == theirs.dtype
-
-
-@settings(deadline=None)
-@given(st.integers(0, 4), st.integers(0, 3), st.integers(0, 6), st.data())
-def test_products_of_sets_of_columns(m, width, rows, data):
-    sets = np.stack(
-        [columns(data, rows + 2, width) for _ in range(m)] or [np.zeros((rows + 2, 0))]
-    )
-    out = np.ones((len(sets), len(sets), sets.shape[2]))
-    kernels.add_products(sets, rows, out)
-    expected = np.einsum("aic,bic->abc", sets[:, :rows], sets[:, :rows])
-    lower = np.tril_indices(len(sets))
-    np.testing.assert_allclose(out[lower], 1.0 + expected[lower], rtol=1e-12, atol=1e-9)

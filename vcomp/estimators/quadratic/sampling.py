@@ -27,7 +27,7 @@ from vcomp.estimators.quadratic.quadratic_forms import (
     stratum_quadratic_covariance,
 )
 from vcomp.numerics import covariance_of_solution, solve
-from vcomp.numerics.sparse import Fill, Rademacher, SparseTable, row_products
+from vcomp.numerics.sparse import Rademacher
 from vcomp.statistics import CrossProducts, Statistics
 
 _ALL_GROUPS_UP_TO = 128
@@ -147,7 +147,8 @@ class ProbedForms:
 
     def _step(self) -> int:
         """Return the number of columns that are multiplied at once."""
-        elements = 2 * sum(self._tables.sizes)
+        sizes = self._tables.sizes
+        elements = 2 * sum(sizes) + (self._k + 3) * max(sizes)
         return int(np.clip(self._elements_at_once // max(elements, 1), 1, _COLUMNS_AT_ONCE))
 
     def _units(self, t: int) -> list[FloatArray]:
@@ -195,12 +196,15 @@ class ProbedForms:
         than t or u. The second is that of the mean, the others are those of `slots`. If u is one
         of the projectors in `g`, D_u⁻¹h comes last.
         """
-        n = self._tables.group_n[u]
-        fills = [_copies(h), _multiplies(n, mean)]
-        fills += [_gathers(self._tables.table(u, a), g[a]) for a in slots]
+        images = [h, self._tables.group_n[u][:, None] * mean]
+        images += [self._tables.times(u, a, g[a]) for a in slots]
         if u in g:
-            fills.append(_copies(g[u]))
-        return row_products(fills, n.size, mean.size)
+            images.append(g[u])
+        products = np.empty((len(images), len(images), mean.size))
+        for i, x in enumerate(images):
+            for j, y in enumerate(images[: i + 1]):
+                products[i, j] = products[j, i] = np.einsum("qb,qb->b", x, y)
+        return products
 
     def _residual_part(
         self,
@@ -278,21 +282,6 @@ def average_until(
         probing = Probing(exact + mean, forms - mean)
         if count >= limit or enough(probing):
             return probing
-
-
-def _copies(x: FloatArray) -> Fill:
-    return lambda first, last, out: np.copyto(out, x[first:last])
-
-
-def _multiplies(n: FloatArray, row: FloatArray) -> Fill:
-    def fill(first: int, last: int, out: FloatArray) -> None:
-        np.multiply(n[first:last, None], row, out=out)
-
-    return fill
-
-
-def _gathers(table: SparseTable, x: FloatArray) -> Fill:
-    return lambda first, last, out: table.rows_times(first, last, x, out)
 
 
 _ENOUGH = 0.01

@@ -17,37 +17,6 @@ WIDTH = 4
 
 
 @njit(cache=True, nogil=True)
-def gather(
-    indptr: LongArray,
-    indices: IntArray,
-    weights: FloatArray,
-    x: FloatArray,
-    out: FloatArray,
-    first: int,
-    last: int,
-) -> None:
-    """Write the rows ``first .. last - 1`` of ``B x`` into `out`.
-
-    Parameters
-    ----------
-    indptr, indices, weights : B, (q, m)
-    x : (m, c)
-    out : (last - first, c)
-    """
-    width = x.shape[1]
-    weighted = weights.size > 0
-    for i in range(first, last):
-        row = i - first
-        for c in range(width):
-            out[row, c] = 0.0
-        for e in range(indptr[i], indptr[i + 1]):
-            j = indices[e]
-            w = weights[e] if weighted else 1.0
-            for c in range(width):
-                out[row, c] += w * x[j, c]
-
-
-@njit(cache=True, nogil=True)
 def gather_squares(
     indptr: LongArray,
     indices: IntArray,
@@ -59,8 +28,8 @@ def gather_squares(
 
     Parameters
     ----------
-    indptr, indices, weights, x : as of :func:`gather`
-    out : (q, c)
+    indptr, indices, weights : B, (q, m)
+    x, out : (m, c) and (q, c)
     """
     out[:] = 0.0
     for i in range(out.shape[0]):
@@ -75,36 +44,25 @@ def gather_squares(
 
 
 @njit(cache=True, nogil=True)
-def add_products(columns: FloatArray, n_rows: int, out: FloatArray) -> None:
-    """Add to the lower triangle of `out` the inner products of every two sets, column by column.
-
-    Parameters
-    ----------
-    columns : (m, at least n_rows, c) m sets of c columns
-    out : (m, m, c) sums over rows
-    """
-    m, _, width = columns.shape
-    for i in range(n_rows):
-        for a in range(m):
-            for b in range(a + 1):
-                for c in range(width):
-                    out[a, b, c] += columns[a, i, c] * columns[b, i, c]
-
-
-@njit(cache=True, nogil=True)
 def add_rows(
-    indptr: LongArray, indices: IntArray, weights: FloatArray, x: FloatArray, out: FloatArray
+    indptr: LongArray,
+    indices: IntArray,
+    weights: FloatArray,
+    x: FloatArray,
+    out: FloatArray,
+    first: int = 0,
 ) -> None:
-    """Add ``B x`` to `out`, WIDTH columns.
+    """Add ``B x`` to WIDTH columns of `out`.
 
     Parameters
     ----------
     indptr, indices, weights : B, (q, m)
-    x, out : (m, WIDTH) and (q, WIDTH)
+    x, out : (m, WIDTH), and (q, WIDTH) or more columns
+    first : the first of the columns
     """
-    weighted = weights.size > 0
+    weighted, a, b, c, d = weights.size > 0, first, first + 1, first + 2, first + 3
     for i in range(out.shape[0]):
-        s0, s1, s2, s3 = out[i, 0], out[i, 1], out[i, 2], out[i, 3]
+        s0, s1, s2, s3 = out[i, a], out[i, b], out[i, c], out[i, d]
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
             w = weights[e] if weighted else 1.0
@@ -112,7 +70,7 @@ def add_rows(
             s1 += w * x[j, 1]
             s2 += w * x[j, 2]
             s3 += w * x[j, 3]
-        out[i, 0], out[i, 1], out[i, 2], out[i, 3] = s0, s1, s2, s3
+        out[i, a], out[i, b], out[i, c], out[i, d] = s0, s1, s2, s3
 
 
 @njit(cache=True, nogil=True)

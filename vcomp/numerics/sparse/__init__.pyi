@@ -4,13 +4,11 @@ from .elimination import Pattern as Pattern
 from .elimination import span_of as span_of
 from .elimination_order import EliminationOrder as EliminationOrder
 from .elimination_order import plan_elimination as plan_elimination
-from .sparse_table import Fill as Fill
 from .sparse_table import Probes as Probes
 from .sparse_table import Rademacher as Rademacher
 from .sparse_table import Solved as Solved
 from .sparse_table import SparseTable as SparseTable
 from .sparse_table import conjugate_gradients as conjugate_gradients
 from .sparse_table import log_quadrature as log_quadrature
-from .sparse_table import row_products as row_products
 from .sparse_table import solve_reduced as solve_reduced
 from .sparse_table import stacked as stacked

@@ -127,23 +127,17 @@ class SparseTable:
 
     def times(self, x: FloatArray) -> FloatArray:
         """Return B x for the (n_cols, c) columns of `x`."""
-        (q, m), width = self.shape, x.shape[1]
-        found, columns = np.empty((q, width)), np.zeros((m, kernels.WIDTH))
-        out = np.empty((q, kernels.WIDTH))
-
-        def work(_: int, a: int, b: int) -> None:
-            kernels.add_rows(self.indptr[a : b + 1], *self.parts[1:], columns, out[a:b])
-
+        q, width, columns = self.shape[0], x.shape[1], np.zeros((x.shape[0], kernels.WIDTH))
+        out = np.zeros((q, -(-width // kernels.WIDTH) * kernels.WIDTH))
         for part in slices(width, kernels.WIDTH):
-            n = part.stop - part.start
-            columns[:, :n], out[:] = x[:, part], 0.0
-            over_threads(work, self._bounds, self.threads)
-            found[:, part] = out[:, :n]
-        return found
+            columns[:, : part.stop - part.start] = x[:, part]
 
-    def rows_times(self, first: int, last: int, x: FloatArray, out: FloatArray) -> None:
-        """Write the rows ``first .. last - 1`` of B x into `out`."""
-        kernels.gather(*self.parts, x, out, first, last)
+            def work(_: int, a: int, b: int, first: int = part.start) -> None:
+                rows = self.indptr[a : b + 1]
+                kernels.add_rows(rows, *self.parts[1:], columns, out[a:b], first)
+
+            over_threads(work, self._bounds, self.threads)
+        return np.ascontiguousarray(out[:, :width])
 
     def squared_times(self, x: FloatArray) -> FloatArray:
         """Return B∘B x, with the entries squared."""
@@ -204,66 +198,6 @@ def stacked(blocks: Sequence[Sequence[SparseTable]]) -> SparseTable:
     rows = [hstack([table.matrix for table in row], format="csr") for row in blocks]
     whole = vstack(rows, format="csr")
     return tables[0].like(whole, weighted=any(table.weights.size for table in tables))
-
-
-Fill = Callable[[int, int, FloatArray], None]
-"""A function ``(first, last, out)`` that writes rows ``first .. last - 1`` of columns to `out`."""
-
-_BLOCK = 1024
-"""Rows that are processed at once, so that they stay in a core's cache."""
-
-_PARTS = 4
-_ROWS_A_PART = 20_000
-"""Smallest number of rows of a thread; fewer take less time than starting it."""
-
-
-def row_products(
-    fills: Sequence[Fill],
-    n_rows: int,
-    width: int,
-    *,
-    rows_a_part: int = _ROWS_A_PART,
-    threads: int | None = None,
-) -> FloatArray:
-    """Return the inner products of every two of m sets of c columns, column by column.
-
-    They do not depend on the number of threads.
-
-    Parameters
-    ----------
-    fills : for each set the function that writes its rows
-    n_rows, width : number of rows and c
-    rows_a_part : fewest rows of a part of the sums
-    threads : number of threads; None for that of the cores
-
-    Returns
-    -------
-    (m, m, c) array, symmetric
-
-    Examples
-    --------
-    >>> x = np.array([[1.0, 2.0], [3.0, 4.0]])
-    >>> row_products([lambda a, b, out: np.copyto(out, x[a:b])], 2, 2)
-    array([[[10., 20.]]])
-    """
-    m = len(fills)
-    nparts = int(np.clip(n_rows // rows_a_part, 1, _PARTS))
-    ends = [n_rows * k // nparts for k in range(nparts + 1)]
-    sums = np.zeros((nparts, m, m, width))
-
-    def work(part: int, first: int, last: int) -> None:
-        columns = np.empty((m, min(_BLOCK, last - first), width))
-        for begin in range(first, last, _BLOCK):
-            end = min(begin + _BLOCK, last)
-            for fill, rows in zip(fills, columns, strict=True):
-                fill(begin, end, rows[: end - begin])
-            kernels.add_products(columns, end - begin, sums[part])
-
-    over_threads(work, list(pairwise(ends)), threads)
-    total = sums.sum(axis=0)
-    lower = np.tril_indices(m, -1)
-    total[lower[1], lower[0]] = total[lower]
-    return np.asarray(total)
 
 
 @dataclass(frozen=True, slots=True)
