@@ -6,7 +6,7 @@ import pytest
 
 import vcomp
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
-from vcomp.estimators.likelihood.nested import NestedCovariance, _fewer_vectors
+from vcomp.estimators.likelihood.nested import NestedCovariance, fewer_vectors
 from vcomp.numerics import Positive, congruent
 from vcomp.statistics import GroupedColumns
 
@@ -51,7 +51,7 @@ def test_information_with_more_and_fewer_columns_than_groups(n_columns, kind):
 def test_many_vectors_are_replaced_by_fewer_with_the_same_forms():
     rng = np.random.default_rng(2)
     means = rng.normal(size=(3, 4, 5_000)) * np.array([1.0, 1e-3, 1e3, 1.0])[:, None]
-    fewer = _fewer_vectors(GroupedColumns((means,), np.zeros((4, 4))))
+    fewer = fewer_vectors(GroupedColumns((means,), np.zeros((4, 4))))
     assert fewer.shape == (3, 4, 12)
     scale = np.sqrt(np.square(means).sum(axis=2))
     whole, few = (np.einsum("qbr,sdr->qbsd", m, m) for m in (means, fewer))
@@ -62,7 +62,7 @@ def test_many_vectors_are_replaced_by_fewer_with_the_same_forms():
 def test_vectors_that_depend_on_each_other_stay():
     x = np.random.default_rng(3).normal(size=20_000)
     means = np.stack([x, x])[None]
-    assert _fewer_vectors(GroupedColumns((means,), np.zeros((2, 2)))) is means
+    assert fewer_vectors(GroupedColumns((means,), np.zeros((2, 2)))) is means
 
 
 def test_a_stratum_of_many_vectors_has_the_same_forms(monkeypatch):
@@ -72,7 +72,7 @@ def test_a_stratum_of_many_vectors_has_the_same_forms(monkeypatch):
     columns = GroupedColumns((rng.normal(size=(1, 9, 6_000)),), np.zeros((9, 9)))
     c = np.array([0.5, 1.5, 0.7])[: 1 + len(remainder.parents) + 1]
     found = NestedCovariance(remainder, columns).forms(c)
-    monkeypatch.setattr("vcomp.estimators.likelihood.nested._fewer_vectors", lambda c: c.means[0])
+    monkeypatch.setattr("vcomp.estimators.likelihood.nested.fewer_vectors", lambda c: c.means[0])
     expected = NestedCovariance(remainder, columns).forms(c)
     for name in ("gram", "first", "second"):
         one, other = getattr(found, name), getattr(expected, name)
