@@ -14,7 +14,11 @@ from hypothesis import strategies as st
 from tests.helpers.cases import alternately
 from tests.helpers.exact import exact, exact_inverse
 from tests.helpers.examples import examples
-from vcomp.estimators.likelihood.nested import NestedCovariance
+from vcomp.estimators.likelihood.nested import (
+    EliminatedGroups,
+    NestedCovariance,
+    NestedGroups,
+)
 from vcomp.statistics.cross_products import CrossProducts
 from vcomp.statistics.strata import GroupedColumns, Remainder
 
@@ -34,7 +38,11 @@ class Tree:
         return [np.eye(int(c.max()) + 1)[c] for c in self.codes]
 
     def covariance(self):
-        """Return what is tested, from means of the innermost groups and squares within them."""
+        """Return the covariance matrix with the columns."""
+        return NestedCovariance(*self.parts())
+
+    def parts(self):
+        """Return the groups, and means of the innermost ones with squares within them."""
         counts = [np.bincount(c).astype(float) for c in self.codes]
         parents = tuple(
             coarse[np.flatnonzero(np.diff(fine, prepend=-1))].astype(np.int32)
@@ -56,7 +64,7 @@ class Tree:
             Xy=np.zeros(0),
             yy=0.0,
         )
-        return NestedCovariance(Remainder(tables, parents), columns)
+        return Remainder(tables, parents), columns
 
 
 def random_tree(rng, depth, b=2, r=1, most=4):
@@ -131,6 +139,30 @@ def test_forms_are_those_of_dense_matrices(drawn, zeros):
     log_det, gram = covariance.log_det_and_gram(c)
     assert log_det == found.log_det
     np.testing.assert_array_equal(gram, found.gram)
+
+
+@settings(deadline=None, max_examples=examples(30))
+@given(st.integers(0, 10**6), st.integers(0, 3), st.integers(1, 3), st.integers(1, 3))
+def test_no_digit_of_a_data_set_depends_on_the_others(seed, depth, b, r):
+    rng = np.random.default_rng(seed)
+    parts = [random_tree(rng, depth, b, r).parts() for _ in range(3)]
+    c = np.array([components(rng, depth + 2, 0.3) for _ in parts])
+    used = range(depth + 2)
+
+    def forms(groups, c, means, within):
+        point = EliminatedGroups(groups, c)
+        away = point.differences(means, depth)
+        of_columns = point.gram(away, within), *point.quadratics(away, within, used)
+        return [point.log_det, *point.traces_and_squares(used), *of_columns]
+
+    groups = NestedGroups.of([remainder for remainder, _ in parts])
+    means = [columns.means[0].transpose(1, 2, 0)[None] for _, columns in parts]
+    within = np.array([[columns.within] for _, columns in parts])
+    together = forms(groups, c.T[:, None], np.concatenate(means, axis=-1), within)
+    for k, (remainder, _) in enumerate(parts):
+        single = forms(NestedGroups.of([remainder]), c[k], means[k], within[k : k + 1])
+        for whole, one in zip(together, single, strict=True):
+            np.testing.assert_array_equal(whole[k], one[0])
 
 
 @settings(deadline=None, max_examples=examples(40))
