@@ -342,9 +342,10 @@ def test_the_probability_of_the_best_of_independent_means():
     assert (np.abs(found - expected) < 5.0 * error + 1e-5).all()
     assert error.max() < 5e-4
     assert found.sum() == pytest.approx(1.0, rel=1e-12)
-    pair, of_pair = probabilities_of_best(means[:2], root[:2, :1], 3.0)
-    se = np.abs(root[1, 0])
-    assert pair[0] == pytest.approx(student.cdf(0.3 / se, 3.0), abs=5.0 * of_pair[0] + 1e-5)
+    for df in (0.05, 3.0, 47.3):  # the smallest quantiles of the first underflow
+        pair, of_pair = probabilities_of_best(means[:2], root[:2, :1], df)
+        t = 0.3 / np.abs(root[1, 0])
+        assert pair[0] == pytest.approx(student.cdf(t, df), abs=5.0 * of_pair[0] + 1e-5)
 
 
 def test_the_probability_of_the_best_is_the_same_in_other_units():

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp._typing import FloatArray, LongArray
 
 _STEP_U, _STEPS_A_WIDTH = 0.1, 0.6
 _DECAY = 40.0
@@ -516,7 +516,8 @@ def probabilities_of_best(
     >>> p.round(3), bool((error < 1e-3).all())
     (array([0.76, 0.24]), True)
     """
-    from scipy.special import gammaincinv, ndtri
+    from scipy.interpolate import CubicSpline
+    from scipy.special import gammaincinv, ndtr, ndtri
     from scipy.stats import qmc
 
     k, r = root.shape
@@ -525,18 +526,15 @@ def probabilities_of_best(
     n = 2 ** int(np.log2(np.clip(_VALUES_AT_ONCE // k, _FEWEST_DRAWS, _DRAWS)))
     for scramble in range(_SCRAMBLES):
         points = qmc.Sobol(r + 1, rng=np.random.default_rng(scramble)).random(n)
-        points = np.clip(points, 1e-300, 1.0 - 2.0**-53)
-        drawn = ndtri(points[:, 1:])
+        first, drawn = np.split(ndtri(np.clip(points, 1e-300, 1.0 - 2.0**-53)), [1], axis=1)
         if np.isfinite(df):
-            drawn /= np.sqrt(2.0 * gammaincinv(0.5 * df, points[:, :1]) / df)
+            # Each quantile of χ² is solved for, and their logarithm is smooth: nine digits.
+            z = np.linspace(first.min(), first.max(), 257)
+            logs = np.log(np.maximum(2.0 * gammaincinv(0.5 * df, ndtr(z)) / df, 1e-300))
+            drawn *= np.exp(-0.5 * CubicSpline(z, logs)(first))
         # Levels that are farther from the best estimate than any draw reaches are never the best.
-        reach = float(np.sqrt(np.square(drawn).sum(axis=1).max()))
-        may = means[top] - means <= reach * distances
-        found[scramble, may] = _largest(means[may] + drawn @ root[may].T).mean(axis=0)
+        may = means[top] - means <= distances * np.sqrt(np.square(drawn).sum(axis=1).max())
+        values = means[may] + drawn @ root[may].T
+        largest = values == values.max(axis=1, keepdims=True)
+        found[scramble, may] = (largest / largest.sum(axis=1, keepdims=True)).mean(axis=0)
     return found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(_SCRAMBLES)
-
-
-def _largest(values: FloatArray) -> FloatArray:
-    """Return the share that each level has in being the largest of its row."""
-    top: BoolArray = values == values.max(axis=1, keepdims=True)
-    return np.asarray(top / top.sum(axis=1, keepdims=True))
