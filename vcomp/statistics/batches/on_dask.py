@@ -159,9 +159,9 @@ def _table(partitions: _Partitions, coding: RowCoding, *, powers: bool = False) 
     """
     places, n = coding.places.size, coding.survey.n
     if coding.sums_plainly and not dense_places(places, n):
-        table = add_tables(partitions.each_result(n, _cells, coding, powers))
+        table = add_tables(partitions.each_result(n, _cells, Coder(coding), powers))
     else:
-        table = partitions.total(_cells, coding, powers)
+        table = partitions.total(_cells, Coder(coding), powers)
     assert table is not None
     return table
 
@@ -172,9 +172,9 @@ def _every_cell(partitions: _Partitions, coding: RowCoding) -> CellTable:
     return EveryCell(size, n_columns).made() + _table(partitions, coding)
 
 
-def _cells(coding: RowCoding, powers: bool, part: CompleteRows) -> CellTable:
+def _cells(coder: Coder, powers: bool, part: CompleteRows) -> CellTable:
     """Sum rows in cells."""
-    return cells_of(Coder(coding), part, powers=powers)
+    return cells_of(coder, part, powers=powers)
 
 
 def _of_fixed_part(formula: Formula, part: CompleteRows) -> pd.DataFrame:
@@ -183,9 +183,9 @@ def _of_fixed_part(formula: Formula, part: CompleteRows) -> pd.DataFrame:
     return part.frame[[name for name in part.frame.columns if name in names]]
 
 
-def _collapsed_part(coding: RowCoding, plan: CollapsePlan, part: CompleteRows) -> _Moving:
+def _collapsed_part(coder: Coder, plan: CollapsePlan, part: CompleteRows) -> _Moving:
     """Sum rows, and collapse the cells that they complete."""
-    return _Moving.of(PartSums.of_rows(plan, *Coder(coding)(part)))
+    return _Moving.of(PartSums.of_rows(plan, *coder(part)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -253,7 +253,7 @@ class _Partitions:
     def collapsed(self, coding: RowCoding, plan: CollapsePlan) -> PartSums:
         """Return the sums of all rows, with complete cells collapsed."""
         moved: _Moving = self._summed(
-            replace(self._work(_collapsed_part, (coding,)), collapses=True)
+            replace(self._work(_collapsed_part, (Coder(coding),)), collapses=True)
         )
         return moved.arrived(plan)
 
@@ -399,15 +399,19 @@ class _Work:
         return self._with_survey(_NOT_HERE)
 
     def _with_survey(self, survey: Survey) -> _Work:
-        known = (replace(k, survey=survey) if isinstance(k, RowCoding) else k for k in self.known)
-        return replace(self, known=tuple(known))
+        def with_it(known: Any) -> Any:
+            if isinstance(known, Coder):
+                return Coder(with_it(known.coding))
+            return replace(known, survey=survey) if isinstance(known, RowCoding) else known
+
+        return replace(self, known=tuple(map(with_it, self.known)))
 
     def completed(self, first: FirstPass) -> _Work:
         """Return the work with the survey of the first pass."""
         work = self._with_survey(first.survey.of_used_levels())
         if not work.collapses:
             return work
-        return replace(work, known=(*work.known, collapse_plan(work.known[0])))
+        return replace(work, known=(*work.known, collapse_plan(work.known[0].coding)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

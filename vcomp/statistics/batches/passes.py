@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -554,12 +554,20 @@ def _collapsed(coding: RowCoding, plan: CollapsePlan, batches: Batches) -> PartS
 
 
 class Coder:
-    """Coder of rows: their cells, and the centred values to be summed in them."""
+    """Coder of rows: their cells, and the centred values to be summed in them.
+
+    Its tables of levels are made at the first use, and are not sent to other processes.
+    """
 
     def __init__(self, coding: RowCoding) -> None:
         self.coding = coding
-        steps = coding.places.steps
-        self._facets = list(map(FacetPlaces, coding.facets, steps))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Coder, (self.coding,)
+
+    @cached_property
+    def _facets(self) -> list[FacetPlaces]:
+        return list(map(FacetPlaces, self.coding.facets, self.coding.places.steps))
 
     def __call__(self, part: CompleteRows) -> tuple[LongArray, FloatArray]:
         """Return the (n,) places of rows, and the (b, n) columns that vary."""
