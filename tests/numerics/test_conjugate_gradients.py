@@ -115,6 +115,11 @@ def reduced_system(q=30, sizes=(25, 12), *, weighted, seed=1):
     return S, (table_of(B), table_of(rest), 1.0 / lead, tail, np.diagonal(S).copy())
 
 
+def solved_by(parts, b, start=None, **options):
+    """Return the solution, which takes the place of neither `b` nor `start`."""
+    return solve_reduced(*parts, b.copy(), None if start is None else start.copy(), **options)
+
+
 def table_of(matrix):
     csr = csr_array(matrix)
     parts = csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data.astype(float)
@@ -128,26 +133,25 @@ def test_columns_of_reduced_equations(width, sizes, weighted):
     """As by dense algebra, from zero and from a start, with the steps of the general iteration."""
     S, parts = reduced_system(sizes=sizes, weighted=weighted)
     b = np.random.default_rng(width).normal(size=(len(S), width))
-    solved, exact = solve_reduced(*parts, b, tol=1e-13), np.linalg.solve(S, b)
+    solved, exact = solved_by(parts, b, tol=1e-13), np.linalg.solve(S, b)
     assert solved.converged
     np.testing.assert_allclose(solved.x, exact, atol=1e-11 * np.abs(exact).max())
     np.testing.assert_allclose(solved.residual, b - S @ solved.x, atol=1e-11)
-    rough, general = solve_reduced(*parts, b, tol=1e-4), solve(S, b, tol=1e-4)
+    rough, general = solved_by(parts, b, tol=1e-4), solve(S, b, tol=1e-4)
     assert rough.iterations == general.iterations < solved.iterations
     np.testing.assert_allclose(rough.x, general.x, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(rough.alphas, general.alphas, rtol=1e-7)
     np.testing.assert_allclose(rough.betas, general.betas, rtol=1e-6)
-    again = solve_reduced(*parts, b, rough.x, tol=1e-13)
+    again = solved_by(parts, b, rough.x, tol=1e-13)
     np.testing.assert_allclose(again.x, exact, atol=1e-11 * np.abs(exact).max())
     np.testing.assert_allclose(again.residual, b - S @ again.x, atol=1e-11)
-    assert solve_reduced(*parts, b, solved.x, tol=1e-12).iterations == 0
-    given = b.copy(), rough.x.copy()
-    for start, same in ((None, solved), (given[1], again)):
-        placed = solve_reduced(*parts, b.copy(), start, tol=1e-13, overwrite=True)
-        np.testing.assert_array_equal(placed.x, same.x)
-        np.testing.assert_array_equal(placed.residual, same.residual)
-    assert placed.x is given[1]
-    np.testing.assert_array_equal(b, given[0])
+    assert solved_by(parts, b, solved.x, tol=1e-12).iterations == 0
+    in_place, start = b.copy(), rough.x.copy()
+    placed = solve_reduced(*parts, in_place, start, tol=1e-13)
+    assert placed.x is start
+    assert placed.residual is in_place
+    np.testing.assert_array_equal(start, again.x)
+    np.testing.assert_array_equal(in_place, again.residual)
 
 
 def test_tolerances_of_columns():
@@ -155,7 +159,7 @@ def test_tolerances_of_columns():
     b = np.random.default_rng(5).normal(size=(len(S), 10))
     b[:, 3] = 0.0
     tol = np.geomspace(1e-2, 1e-11, 10)
-    solved, D = solve_reduced(*parts, b, tol=tol), np.diagonal(S)[:, None]
+    solved, D = solved_by(parts, b, tol=tol), np.diagonal(S)[:, None]
     reached = np.sqrt((solved.residual**2 / D).sum(axis=0))
     limit = tol * np.sqrt((b**2 / D).sum(axis=0))
     assert (reached <= limit).all()
@@ -167,20 +171,20 @@ def test_threads_change_nothing():
     S, parts = reduced_system(weighted=True)
     coupling = replace(parts[0], fewest=1)
     b = np.random.default_rng(5).normal(size=(len(S), 40))
-    one, four = (solve_reduced(coupling, *parts[1:], b, threads=n) for n in (1, 4))
+    one, four = (solved_by((coupling, *parts[1:]), b, threads=n) for n in (1, 4))
     np.testing.assert_array_equal(one.x, four.x)
     np.testing.assert_array_equal(one.alphas, four.alphas)
 
 
 def test_ends_of_reduced_iterations():
-    S, (coupling, rest, inverse, tail, diagonal) = reduced_system(weighted=False)
+    S, parts = reduced_system(weighted=False)
     b = np.random.default_rng(5).normal(size=(len(S), 9))
-    few = solve_reduced(coupling, rest, inverse, tail, diagonal, b, max_iter=3)
+    few = solved_by(parts, b, max_iter=3)
     assert not few.converged
     assert few.iterations == 3
     with pytest.raises(np.linalg.LinAlgError, match="positive definite"):
-        solve_reduced(coupling, rest, 50.0 * inverse, tail, diagonal, b)
-    nothing = solve_reduced(coupling, rest, inverse, tail, diagonal, b[:, :0])
+        solved_by((*parts[:2], 50.0 * parts[2], *parts[3:]), b)
+    nothing = solved_by(parts, b[:, :0])
     assert nothing.converged
     assert (nothing.iterations, nothing.x.shape) == (0, (len(S), 0))
 

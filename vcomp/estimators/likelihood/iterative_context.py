@@ -139,7 +139,7 @@ class Context:
             for key, part in zip(keys, parts, strict=True):
                 start[:, part] = self.starts.get(key, 0.0)
         # The memory of two blocks of columns less.
-        solved = system.solve(columns, start, np.concatenate(tols), overwrite=True)
+        solved = system.solve(columns, start, np.concatenate(tols))
         for (name, *_), key, part in zip(sides, keys, parts, strict=True):
             self.solved[key] = solved.x[:, part]
             self.products.setdefault(name, []).append(solved.iterations)

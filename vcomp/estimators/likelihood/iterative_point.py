@@ -487,7 +487,7 @@ class IterativePoint:
             z = self._probes(part)
             a = W.T @ z
             z *= root
-            solved = system.solve(z, None, float(np.sqrt(self.context.tol)), overwrite=True)
+            solved = system.solve(z, None, float(np.sqrt(self.context.tol)))
             self.context.products.setdefault("likelihood", []).append(solved.iterations)
             logs, firsts = log_quadrature(solved)
             known = np.einsum("ic,ij,jc->c", a, along, a) - along.trace()

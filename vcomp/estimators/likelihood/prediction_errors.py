@@ -461,6 +461,6 @@ def _solved(system: SparseSystem, right: FloatArray) -> tuple[FloatArray, FloatA
     """Return C⁻¹b and b'C⁻¹b of each column b."""
     lead = system.lead.size
     reduced = system.reduce(right[:lead], np.ascontiguousarray(right[lead:]))
-    solved = system.solve(reduced.tail, None, _TOL)
+    solved = system.solve(reduced.tail.copy(), None, _TOL)
     whole = np.concatenate([system.back(reduced, solved.x), solved.x])
     return whole, np.diagonal(system.forms(reduced, solved.x, solved.residual))

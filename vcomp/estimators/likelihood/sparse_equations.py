@@ -126,10 +126,15 @@ class SparseSystem:
             [lead, np.zeros((self.tail.size, lead.shape[1])) if tail is None else tail]
         )
 
-    def product(self, x: FloatArray) -> FloatArray:
-        """Return S x."""
+    def lead_of(self, x: FloatArray) -> FloatArray:
+        """Return −A⁻¹B x, the effects of the eliminated term that belong to others."""
         of_lead = self.equations.coupling.times(x)
         of_lead *= -self.inverse_lead[:, None]
+        return of_lead
+
+    def product(self, x: FloatArray, of_lead: FloatArray | None = None) -> FloatArray:
+        """Return S x, from −A⁻¹B x if that is known."""
+        of_lead = self.lead_of(x) if of_lead is None else of_lead
         product = self.equations.rest.times(self._above(of_lead, x))
         product += self.tail[:, None] * x
         return product
@@ -154,19 +159,14 @@ class SparseSystem:
         b: FloatArray,
         start: FloatArray | None,
         tol: float | FloatArray,
-        *,
-        most_products: int = _MAX_PRODUCTS,
-        overwrite: bool = False,
     ) -> Solved:
-        """Solve S x = b.
+        """Solve S x = b, in the memory of `b` and `start`.
 
         Parameters
         ----------
         b : right-hand sides, (m, c)
         start : first values, zeros if None
         tol : as a share of the right-hand side; it may be one for each
-        most_products : number of products with S after which it is given up
-        overwrite : whether the memory of `b` and `start` is used for residual and solution
 
         Raises
         ------
@@ -184,12 +184,11 @@ class SparseSystem:
             b,
             start,
             tol=tol,
-            max_iter=most_products,
-            overwrite=overwrite,
+            max_iter=_MAX_PRODUCTS,
         )
         if not solved.converged:
             raise EstimationError(
-                f"the equations of the iterative engine did not converge in {most_products:,} "
+                f"the equations of the iterative engine did not converge in {_MAX_PRODUCTS:,} "
                 "steps: groups are too loosely connected, or components differ by many orders of "
                 "magnitude; use engine='blocked' if it fits into memory, or leave out a term with "
                 "almost no variance"
@@ -198,7 +197,7 @@ class SparseSystem:
 
     def back(self, reduced: Reduced, x: FloatArray) -> FloatArray:
         """Return the effects of the eliminated term from those of the others."""
-        return reduced.lead - self.inverse_lead[:, None] * self.equations.coupling.times(x)
+        return reduced.lead + self.lead_of(x)
 
     def forms(self, reduced: Reduced, x: FloatArray, residual: FloatArray) -> FloatArray:
         """Return b'C⁻¹b for all pairs of right-hand sides.
@@ -309,12 +308,10 @@ class NearInverse:
         """Return what each probe z adds to the two diagonals, with x = S⁻¹z."""
         system, by_M = self._system, self._by_M(z)
         rest = x - self._H @ (self._L @ (self._H.T @ z)) - by_M
-        B, inverse = system.equations.coupling, system.inverse_lead[:, None]
-        between = -inverse * B.times(rest)
-        apart = system.product(by_M) - system.diagonal[:, None] * by_M
-        return Samples(
-            -inverse * B.times(z) * between, z * (rest + self._by_M(apart)), between, rest, z
-        )
+        together = system.lead_of(np.hstack([z, rest, by_M]))
+        of_z, between, of_M = np.hsplit(together, 3)
+        apart = system.product(by_M, of_M) - system.diagonal[:, None] * by_M
+        return Samples(of_z * between, z * (rest + self._by_M(apart)), between, rest, z)
 
     def crossed_with_lead(self, a: LongArray, b: LongArray) -> FloatArray:
         """Return the known part of C⁻¹ between effects a of the eliminated term and b of others.

@@ -295,11 +295,11 @@ def solve_reduced(
     tol: float | FloatArray = 1e-8,
     max_iter: int = 1000,
     threads: int | None = None,
-    overwrite: bool = False,
 ) -> Solved:
     """Solve S x = b with S = diag(tail) + K − B'A⁻¹B, which is not formed.
 
-    Blocks of columns run in threads. Results do not depend on the number of these.
+    Solution and residual take the place of `start` and `b`. Blocks of columns run in threads.
+    Results do not depend on the number of these.
 
     Parameters
     ----------
@@ -311,7 +311,6 @@ def solve_reduced(
     b, start, tol, max_iter : as of :func:`conjugate_gradients`; a tolerance may be one for each
         column
     threads : number of threads; None for that of the cores
-    overwrite : whether the memory of `b` and `start` is used for residual and solution
 
     Raises
     ------
@@ -319,8 +318,7 @@ def solve_reduced(
         If S is not positive definite.
     """
     (m, width), q, inverse = b.shape, inverse_lead.size, 1.0 / diagonal
-    x = start if overwrite and start is not None else np.empty((m, width))
-    residual = b if overwrite else np.empty((m, width))
+    x = np.empty((m, width)) if start is None else start
     goal = np.square(tol) * (inverse @ np.square(b))
     bounds = [(part.start, part.stop) for part in slices(width, kernels.WIDTH)]
     counts, coefficients = [0] * len(bounds), [np.zeros((2, 0, 0))] * len(bounds)
@@ -346,7 +344,7 @@ def solve_reduced(
             (columns, product),
             *steps,
         )
-        x[:, part], residual[:, part] = of_x[:, :n], of_r[:, :n]
+        x[:, part], b[:, part] = of_x[:, :n], of_r[:, :n]
         coefficients[k] = steps[:, : counts[k] if counts[k] >= 0 else max_iter, :n].copy()
 
     few = _PASSES * coupling.nnz < coupling.fewest
@@ -356,7 +354,7 @@ def solve_reduced(
     steps = np.full((2, max([0, *(each.shape[1] for each in coefficients)]), width), np.nan)
     for (first, last), each in zip(bounds, coefficients, strict=True):
         steps[:, : each.shape[1], first:last] = each
-    return Solved(x, residual, steps.shape[1], min(counts, default=0) >= 0, *steps)
+    return Solved(x, b, steps.shape[1], min(counts, default=0) >= 0, *steps)
 
 
 _INDEFINITE = -1
