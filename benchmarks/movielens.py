@@ -157,18 +157,19 @@ def cross_products(ratings: Ratings) -> CrossProducts:
 
 @dataclass(slots=True)
 class _Stages:
-    """Seconds since the last line, and the peak of memory."""
+    """Seconds since the last line, those of all threads' processors, and the peak of memory."""
 
-    n: int
     begun: float = field(default_factory=time.perf_counter)
+    used: float = field(default_factory=time.process_time)
     total: float = 0.0
 
     def __call__(self, name: str, *, counted: bool = True) -> None:
         seconds = time.perf_counter() - self.begun
         self.total += seconds if counted else 0.0
         peak = memory(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0)
-        print(f"{name:32} {seconds:8.2f} s {self.n / seconds / 1e6:8.2f} Mrows/s, peak {peak}")
-        self.begun = time.perf_counter()
+        processor = time.process_time() - self.used
+        print(f"{name:32} {seconds:8.2f} s, {processor:8.2f} s of processors, peak {peak}")
+        self.begun, self.used = time.perf_counter(), time.process_time()
 
 
 def main() -> None:
@@ -176,7 +177,7 @@ def main() -> None:
     n, n_users, n_films = SIZES[arguments.size]
     kind = "clustered" if arguments.clustered else "well mixed"
     print(f"{n:,} ratings, {n_users:,} users × {n_films:,} films, {kind}")
-    stages = _Stages(n)
+    stages = _Stages()
     _compile()
     stages("compile", counted=False)
     ratings = simulate(n, n_users, n_films, clustered=arguments.clustered)
