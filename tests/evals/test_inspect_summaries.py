@@ -9,6 +9,7 @@ from pandas.testing import assert_frame_equal
 
 import vcomp
 from vcomp.evals.archives import archive_members
+from vcomp.evals.run_rows import SampleRows
 
 LOGS = Path(__file__).parent / "logs"
 
@@ -210,3 +211,112 @@ def test_errors_of_samples_are_those_of_their_summaries(tmp_path):
     logs = vcomp.evals.read(archive(tmp_path / "a.eval", samples, summaries))
     assert logs.unscored["problem"].tolist() == ["failed: boom"]
     assert logs.report["failed"].tolist() == [1]
+
+
+# Summaries that are read together ---------------------------------------------------------------
+
+NAMES = ("id", "epoch", "input", "choices", "target", "metadata", "scores", "model_usage",
+         "role_usage", "started_at", "error")  # fmt: skip
+PARTS = {"s": {"value": {"a": 1, "b": 0.25}}}
+JUDGES = {"s": {"value": [1, 0.5]}}
+ODD = {
+    "plain": {},
+    "number": {"scores": {"s": {"value": 0.5}}},
+    "whole number": {"scores": {"s": {"value": 1}}},
+    "large": {"scores": {"s": {"value": 2**60 + 1}}},
+    "too large": {"scores": {"s": {"value": 10**400}}},
+    "true": {"scores": {"s": {"value": True}}},
+    "word": {"scores": {"s": {"value": "Yes"}}},
+    "another word": {"scores": {"s": {"value": "good"}}},
+    "nan": {"scores": {"s": {"value": float("nan")}}},
+    "infinite": {"scores": {"s": {"value": float("inf")}}},
+    "null": {"scores": {"s": {"value": None}}},
+    "no value": {"scores": {"s": {"history": []}}},
+    "parts": {"scores": PARTS},
+    "other parts": {"scores": {"s": {"value": {"a": 1, "c": None}}}},
+    "fewer parts": {"scores": {"s": {"value": {"a": "C"}}}},
+    "judges": {"scores": JUDGES},
+    "another judge": {"scores": {"s": {"value": [1, 0.5, 0]}}},
+    "no judge": {"scores": {"s": {"value": []}}},
+    "no score": {"scores": {}},
+    "no scores": {"scores": None},
+    "null score": {"scores": {"s": None}},
+    "a number as score": {"scores": {"s": 1}},
+    "another scorer": {"scores": {"t": {"value": "C"}}},
+    "two scorers": {"scores": {"s": {"value": "C"}, "t": {"value": "I"}}},
+    "explained": {"scores": {"s": {"value": "C", "answer": "4", "metadata": {"a": "b"}}}},
+    "otherwise explained": {"scores": {"s": {"value": "C", "metadata": {"a": [1, {}]}}}},
+    "metadata": {"metadata": {"a": 1, "model_usage": {"b": 2}, "c": [{"d": 3}, {"id": 4}]}},
+    "metadata with scores": {"metadata": {"a": 1, "scores": {"s": {"value": "C"}}}},
+    "date": {"metadata": {"a": "2026-01-01"}, "target": "2026-01-01"},
+    "message": {"input": [{"id": "x", "role": "user", "content": "2026-01-01"}]},
+    "half a character": {"input": "\ud800"},
+    "other characters": {"input": 'é\U0001f600\0 ,"model_usage":{ },{"id":5,"scores":'},
+    "text as id": {"id": 'a", "b'},
+    "empty": {"input": "", "target": "", "choices": []},
+    "no choices": {"choices": None},
+    "list as target": {"target": ["a", "(A)"]},
+    "target": {"target": "(A)"},
+    "other target": {"target": "data: 1"},
+    "error": {"error": "boom"},
+    "error alone": {"error": "boom", "scores": {}},
+    "epoch": {"epoch": 2},
+    "copied": {"started_at": None},
+}
+
+
+def summaries_of(base, odd, n=20):
+    """Return summaries alike, with others between and behind them."""
+    some = [ODD[base] for _ in range(n)]
+    for k, one in enumerate(odd):
+        some += [ODD[base] | one] + [ODD[base]] * (k % 3)
+    some += [ODD[base]] * n
+    plain = {"choices": ["a", "b"], "target": "A", "model_usage": {"m": {"n": 1}}}
+    whole = [
+        summary(k, input=f"q{k // 2}", role_usage={}) | plain | more for k, more in enumerate(some)
+    ]
+    return [{name: one[name] for name in NAMES if one.get(name) is not None} for one in whole]
+
+
+def both_ways(tmp_path, summaries):
+    """Return what is read of summaries, and of the same written otherwise, read one by one.
+
+    The samples themselves have no scores.
+    """
+    samples = [{"id": one["id"], "epoch": one["epoch"], "input": "long"} for one in summaries]
+    found = []
+    for separators in ((",", ":"), (", ", ": ")):
+        text = json.dumps(summaries, separators=separators)
+        logs = vcomp.evals.read(archive(tmp_path / "a.eval", samples, text))
+        found.append((logs.table, logs.unscored, logs.report))
+    return zip(*found, strict=True)
+
+
+@pytest.mark.parametrize(
+    "base", ["plain", "number", "parts", "judges", "two scorers", "explained"]
+)
+def test_summaries_that_are_read_together_mean_what_each_means(tmp_path, base):
+    for found, expected in both_ways(tmp_path, summaries_of(base, ODD.values())):
+        assert_frame_equal(found, expected, check_exact=True)
+
+
+@pytest.mark.parametrize("name", list(ODD))
+def test_summaries_alike_mean_what_each_means(tmp_path, name):
+    summaries = [*summaries_of(name, []), *summaries_of("plain", [])]
+    for k, one in enumerate(summaries):
+        one["id"] = k
+    for found, expected in both_ways(tmp_path, summaries):
+        assert_frame_equal(found, expected, check_exact=True)
+
+
+def test_summaries_are_read_together(tmp_path, monkeypatch):
+    odd = {"scores": {"s": {"value": None}}}
+    summaries = summaries_of("explained", [odd], 3000)
+    path = archive(tmp_path / "a.eval", summaries, json.dumps(summaries, separators=(",", ":")))
+    alone, add = [], SampleRows.add
+    monkeypatch.setattr(
+        SampleRows, "add", lambda self, own, *rest: (alone.append(own[0]), add(self, own, *rest))
+    )
+    logs = vcomp.evals.read(path)
+    assert len(logs.table) == 6000
+    assert alone == [3000, 6000]  # the odd one, and the last, which no other follows

@@ -11,6 +11,7 @@ from pandas.testing import assert_frame_equal
 
 import vcomp
 from tests.helpers.printed_tables import printed_words
+from vcomp.evals.run_rows import SampleRows
 
 LOGS = Path(__file__).parent / "logs"
 VERSIONS = ("lm_eval_0.4.10", "lm_eval_0.4.13")
@@ -476,6 +477,44 @@ def test_lines_alike_mean_what_each_means(tmp_path, name):
     assert [n for n in found.notes if "line" not in n] == [
         n for n in expected.notes if "line" not in n
     ]
+
+
+@pytest.mark.parametrize("base", ["plain", "two metrics", "scored repetitions"])
+def test_lines_without_a_list_of_metrics_mean_what_each_means(tmp_path, base):
+    """Older versions have none: the keys that remain are metrics."""
+    older = {name: value for name, value in (LINE | ODD_LINES[base]).items() if name != "metrics"}
+    odd = [o for o in ODD_LINES.values() if "metrics" not in o]
+    odd += [{"acc": 1}, {"metrics": ["em"]}, {"metrics": None}, {"metrics": []}, {"acc": None}]
+    lines = [json.dumps(older | {"doc_id": k}) for k in range(40)]
+    for k, one in enumerate(odd):
+        lines += [json.dumps(older | {"doc_id": 100 + k} | one), *lines[k : k + 12]]
+    found = read_lines(tmp_path / "a.jsonl", lines)
+    expected = read_lines(tmp_path / "a.jsonl", map(one_by_one, lines))
+    for name in ("table", "unscored", "report"):
+        assert_frame_equal(getattr(found, name), getattr(expected, name), check_exact=True)
+
+
+@pytest.mark.parametrize("with_list", [True, False])
+def test_lines_are_read_together(tmp_path, monkeypatch, with_list):
+    alone, add = [], SampleRows.add
+    monkeypatch.setattr(
+        SampleRows, "add", lambda self, own, *rest: (alone.append(own[0]), add(self, own, *rest))
+    )
+    lines = [LINE | {"doc_id": k, "em": None if k % 7 == 3 else k / 8} for k in range(3000)]
+    lines[5] |= {"em": "word"}
+    if not with_list:
+        lines = [{name: v for name, v in line.items() if name != "metrics"} for line in lines]
+    logs = read_lines(tmp_path / "a.jsonl", map(json.dumps, lines))
+    assert len(logs.table) + len(logs.unscored) == 3000
+    assert logs.report["unscored"].tolist() == [430]
+    assert 5 in alone
+    assert len(alone) < 16
+
+
+def test_a_number_that_is_too_large_among_others(tmp_path):
+    lines = [json.dumps(LINE | {"doc_id": k, "em": 10**400 if k == 7 else 0.5}) for k in range(99)]
+    logs = read_lines(tmp_path / "a.jsonl", lines)
+    assert logs.unscored["problem"].tolist() == ["not a number: it is too large"]
 
 
 def test_the_order_of_keys_does_not_matter(tmp_path):

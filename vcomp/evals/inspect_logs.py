@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, count
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, count, groupby, islice, starmap
 from typing import Any, BinaryIO
+
+import numpy as np
 
 from vcomp.evals.archives import (
     Members,
@@ -14,8 +16,23 @@ from vcomp.evals.archives import (
     member_pieces,
     members_before_damage,
 )
-from vcomp.evals.json_records import UnreadableError, mapping, parsed, records
-from vcomp.evals.log_files import UNREADABLE, Damage, LogFile
+from vcomp.evals.inspect_summaries import (
+    Summaries,
+    is_whole,
+    number_of,
+    parsed_together,
+    shortened,
+)
+from vcomp.evals.json_records import (
+    UNREADABLE,
+    UnreadableError,
+    document_or_none,
+    in_parts,
+    mapping,
+    parsed,
+    records,
+)
+from vcomp.evals.log_files import Damage, LogFile
 from vcomp.evals.run_rows import (
     COLUMNS,
     NOT_SCORED,
@@ -28,6 +45,7 @@ from vcomp.evals.run_rows import (
     first_line,
     within,
 )
+from vcomp.numerics import ahead
 
 NAME = "inspect"
 
@@ -36,17 +54,8 @@ _START, _HEADER, _SUMMARIES = "_journal/start.json", "header.json", "summaries.j
 _WITH_CHOICES = (0, 3, 156)
 """The first version whose summaries have choices; it marks logs with invalidated samples."""
 
-_LONG = 1 << 14
-"""Characters of a summary in which its end is looked for."""
-
-_SHORTENED = "(content truncated)"
-"""End of a text that a summary shortens."""
-
-_OTHER = re.compile(r"\([A-Z][a-z_]*\)$|data:")
-"""Content that is no text: its kind instead of it, or itself instead of its attachment."""
-
-_WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "no": 0.0}
-"""Scores that are words: correct, partially correct, incorrect, no answer."""
+_TOGETHER = 1 << 12
+"""Summaries that are parsed at once."""
 
 _IN_FOLDER = re.compile(r"(samples/.+_epoch_\d+)/(.+)")
 """A file of a sample that is a folder."""
@@ -127,32 +136,58 @@ def _of_samples(
 def _of_summaries(
     stored: BinaryIO,
     found: Members,
-    samples: Iterable[str],
+    samples: list[str],
     header: Mapping[str, Any],
     wanted: Wanted,
 ) -> _Log | None:
-    """Return what the samples say, from their summaries; None if these may say something else.
-
-    Summaries have no events and messages, which are most of a sample.
-    """
+    """Return what the samples say, from their summaries; None if these may say something else."""
     member = found.get(_SUMMARIES)
     if member is None or wanted.metadata or not _summarises(header):
         return None
     log = _Log(header, wanted)
-    names = iter(samples)
+
+    def add(summary: dict[str, Any]) -> None:
+        name = samples[log.n]
+        if name != f"samples/{summary['id']}_epoch_{summary['epoch']}.json":
+            raise UnreadableError("its summary is that of another sample")
+        if not is_whole(summary):
+            summary = parsed(member_content(stored, found.entry(found.places[name])))
+        elif "error" in summary:
+            summary["error"] = {"message": summary["error"]}
+        log.add(summary)
+
+    # The thread has read all bytes of the member before the first part is here.
+    texts = records(member_pieces(stored, member), [()], shortened)
+    some = iter(lambda: list(islice(texts, _TOGETHER)), [])
     try:
-        for summary in records(member_pieces(stored, member), [()], _shortened):
-            name = f"samples/{summary['id']}_epoch_{summary['epoch']}.json"
-            if name != next(names, None):
+        for part in chain.from_iterable(ahead(map(_parts, some))):
+            if isinstance(part, list):
+                for one in part:
+                    add(_one(one))
+            elif part.names == samples[log.n : log.n + len(part.names)]:
+                log.add_together(part, lambda one: add(_one(one)))
+            else:
                 return None
-            if not _is_whole(summary):
-                summary = parsed(member_content(stored, found.entry(found.places[name])))
-            elif "error" in summary:
-                summary["error"] = {"message": summary["error"]}
-            log.add(summary)
-    except UNREADABLE:
+    except (*UNREADABLE, IndexError):  # of a sample more than there are
         return None
-    return log if next(names, None) is None else None
+    return log if log.n == len(samples) else None
+
+
+def _parts(some: list[Any]) -> list[Any]:
+    """Return summaries that are parsed together, and lists of others."""
+    parts: list[Any] = []
+    for are_texts, own in groupby(some, lambda one: isinstance(one, tuple)):
+        texts = [*own]
+        parts += in_parts(texts, parsed_together) if are_texts else [texts]
+    return parts
+
+
+def _one(found: Any) -> Any:
+    """Return a summary that may be its shortened text and its text."""
+    if not isinstance(found, tuple):
+        return found
+    value = document_or_none(found[0])
+    return value if isinstance(value, dict) else parsed(found[1])
 
 
 def _summarises(header: Mapping[str, Any]) -> bool:
@@ -161,48 +196,6 @@ def _summarises(header: Mapping[str, Any]) -> bool:
     numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
     is_new = numbers is not None and tuple(map(int, numbers.groups())) >= _WITH_CHOICES
     return is_new and not header.get("invalidated")
-
-
-def _shortened(text: str, start: int) -> tuple[str, int] | None:
-    """Return a summary without metadata and what follows its scores, and where it ends.
-
-    Text has its quotes escaped, so that these are keys; deeper ones leave text that is no JSON.
-    """
-    cut = text.find(',"model_usage":', start, start + _LONG)
-    end = text.find('},{"id":', cut, cut + _LONG) if cut >= 0 else -1
-    if end < 0:
-        return None
-    rest = text[cut:end]
-    if '"error":' in rest or '"scores":' in rest or '"started_at":"' not in rest:
-        return None
-    more, scores = text.find(',"metadata":', start, cut), text.rfind(',"scores":', start, cut)
-    own = text[start:more] + text[scores:cut] if start < more < scores else text[start:cut]
-    return own + ',"started_at":""}', end + 1
-
-
-def _is_whole(summary: Mapping[str, Any]) -> bool:
-    """Return whether input and target of a sample are not shortened in its summary.
-
-    An earlier version, from which a retry copies samples, gave no time of the start.
-    """
-    if "started_at" not in summary:
-        return False
-    target = summary["target"]
-    for text in [*_texts(summary["input"]), *(target if isinstance(target, list) else [target])]:
-        if text is None or text.endswith(_SHORTENED):
-            return False
-        if text.startswith(("(", "data:")) and _OTHER.match(text):
-            return False
-    return True
-
-
-def _texts(asked: str | list[Any]) -> list[Any]:
-    """Return the texts of a question, or of its messages."""
-    if isinstance(asked, str):
-        return [asked]
-    contents = [message.get("content") for message in asked]
-    parts = [part for c in contents for part in (c if isinstance(c, list) else [c])]
-    return [part.get("text") if isinstance(part, dict) else part for part in parts]
 
 
 class _Log:
@@ -224,7 +217,7 @@ class _Log:
         of_samples = ("item", "epoch", "content", *self._metadata)
         self.rows = SampleRows(of_samples, ("metric", "scorer", "judge"), constant)
         self._judges = _judges(spec)
-        self._n, self._failed = 0, 0
+        self.n, self._failed = 0, 0
 
     def _identity(self) -> str:
         """Return the id that a run shares with its retries."""
@@ -246,7 +239,7 @@ class _Log:
         if self._metadata:
             more = tuple(map((sample.get("metadata") or {}).get, self._metadata))
         own = (sample["id"], epoch, _content(sample), *more)
-        self._n += 1
+        self.n += 1
         error, invalid = sample.get("error"), sample.get("invalidation")
         self._failed += bool(error)
         if invalid or not scores:
@@ -260,18 +253,35 @@ class _Log:
         values: list[Any] = []
         for scorer, score in scores.items():
             value = score.get("value") if isinstance(score, dict) else score
-            metric, judge = self._judges.get(scorer, (scorer, None))
-            if isinstance(value, dict):  # a metric a key
-                labels += [(key, scorer, judge) for key in value]
-                values += map(_number_of, value.values())
-            elif isinstance(value, list):  # a judge a place
-                labels += [(scorer, scorer, k) for k in range(1, len(value) + 1)]
-                values += map(_number_of, value)
-            else:
-                labels.append((metric, scorer, judge))
-                values.append(_number_of(value))
+            parts: dict[Any, Any] = {None: value}
+            if isinstance(value, dict):
+                parts = value
+            elif isinstance(value, list):
+                parts = dict(enumerate(value, 1))
+            labels += [self._label(scorer, key) for key in parts]
+            values += map(number_of, parts.values())
         if values:
             self.rows.add(own, values, tuple(labels))
+
+    def _label(self, scorer: str, key: str | int | None) -> tuple[str, str, Any]:
+        """Return metric, scorer and judge of a score, by its key or place in a value."""
+        metric, judge = self._judges.get(scorer, (scorer, None))
+        if isinstance(key, int):
+            return scorer, scorer, key
+        return metric if key is None else key, scorer, judge
+
+    def add_together(self, some: Summaries, odd: Callable[[Any], None]) -> None:
+        """Add summaries; those that are odd by a function of their texts."""
+        labels = tuple(starmap(self._label, some.labels))
+        start, n = 0, len(some.texts)
+        for k in [*np.flatnonzero(some.is_odd).tolist(), n]:
+            if start < k:
+                own = [values[start:k] for values in (some.items, some.epochs, some.contents)]
+                self.rows.add_together(own, some.scores[start:k], labels)
+                self.n += k - start
+            if k < n:
+                odd(some.texts[k])
+            start = k + 1
 
     def run(self, file: str, damage: Damage, replaced: int) -> Run:
         """Return the run with all samples."""
@@ -279,7 +289,7 @@ class _Log:
         status = self._header.get("status", "started")
         if status != "success":
             notes.append(f"The run did not end: its status is {status!r}.")
-        if not self._n and not damage.named:
+        if not self.n and not damage.named:
             notes.append("The log has no samples: it was written without them.")
         return Run(
             file,
@@ -287,21 +297,12 @@ class _Log:
             self.rows.frame(),
             identity=self._identity() or file,
             order=str(self._spec.get("created", "")),
-            samples=self._n,
+            samples=self.n,
             failed=self._failed,
             duplicates=replaced,
             unreadable=damage.named,
             notes=notes,
         )
-
-
-def _number_of(value: Any) -> Any:
-    """Return the score of a word as Inspect's metrics have it; others as they are."""
-    if isinstance(value, str):
-        word = value if value in _WORDS else value.lower()
-        if word in _WORDS and (word == value or len(word) > 1):
-            return _WORDS[word]
-    return value
 
 
 def _judges(spec: Mapping[str, Any]) -> dict[str, tuple[str, str]]:

@@ -5,12 +5,27 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, TypeAlias, TypeVar
 
 
 class UnreadableError(Exception):
     """A line, member or sample that is not as its format has it; the message says why."""
+
+
+UNREADABLE = (
+    UnreadableError,
+    OSError,
+    RecursionError,
+    AttributeError,
+    KeyError,
+    NotImplementedError,
+    OverflowError,
+    TypeError,
+    ValueError,
+)
+"""Errors of readers at values that their format does not have at this place."""
 
 
 def parsed(text: bytes | str, *, is_object: bool = True) -> Any:
@@ -34,7 +49,42 @@ def parsed(text: bytes | str, *, is_object: bool = True) -> Any:
     return value
 
 
-Shortened: TypeAlias = "Callable[[str, int], tuple[str, int] | None]"
+Shortened: TypeAlias = "Callable[[str, int], tuple[list[tuple[str, str]], int]]"
+
+Part = TypeVar("Part")
+Value = TypeVar("Value")
+Whole = TypeVar("Whole")
+
+_FEW = 8
+"""Items that are not worth to be read together."""
+
+
+def attempted(together: Callable[[Value], Whole | None], items: Value) -> Whole | None:
+    """Return what a function returns, or None if one of the items is unreadable."""
+    with suppress(*UNREADABLE):
+        return together(items)
+    return None
+
+
+def in_parts(
+    items: list[Part], together: Callable[[list[Part]], Whole | None]
+) -> Iterator[Whole | list[Part]]:
+    """Yield what a function returns of all items; if it is None, of parts of them, or few items.
+
+    Examples
+    --------
+    >>> list(in_parts([1] * 20 + ["x"] * 5, lambda some: None if "x" in some else sum(some)))
+    [12, [1, 1, 1, 1, 1, 1], [1, 1, 'x', 'x', 'x', 'x', 'x']]
+    """
+    found = attempted(together, items) if len(items) >= _FEW else None
+    if found is not None:
+        yield found
+    elif len(items) < _FEW:
+        yield items
+    else:
+        half = len(items) // 2
+        yield from in_parts(items[:half], together)
+        yield from in_parts(items[half:], together)
 
 
 def kind_of(value: Any) -> Any:
@@ -46,13 +96,16 @@ def kind_of(value: Any) -> Any:
     return pa.struct([]) if isinstance(value, dict) else pa.scalar(value).type
 
 
-def columns_of_lines(lines: Sequence[bytes], kinds: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return some keys of objects as arrays; null where an object has no such key.
+def columns_of_lines(
+    text: bytes, kinds: Mapping[str, Any], *, others: bool = False
+) -> dict[str, Any] | None:
+    """Return keys of objects as arrays; null where an object has no such key.
 
     Parameters
     ----------
-    lines : an object each
+    text : lines of an object each
     kinds : key → Arrow's type of its values
+    others : whether the other keys are returned as well; each has values of one type
 
     Returns
     -------
@@ -62,21 +115,40 @@ def columns_of_lines(lines: Sequence[bytes], kinds: Mapping[str, Any]) -> dict[s
     import pyarrow as pa
     from pyarrow import json as of_arrow
 
-    text, longest = b"".join(lines), max(map(len, lines))
+    n, longest = _objects(text)
     try:
         table = of_arrow.read_json(
             pa.BufferReader(text),
             of_arrow.ReadOptions(block_size=max(_BLOCK, 2 * longest)),
             of_arrow.ParseOptions(
-                explicit_schema=pa.schema(list(kinds.items())), unexpected_field_behavior="ignore"
+                explicit_schema=pa.schema(list(kinds.items())),
+                unexpected_field_behavior="infer" if others else "ignore",
             ),
         )
     except (pa.ArrowException, ValueError):
         return None
-    if len(table) != len(lines):
+    if len(table) != n:
         return None
-    return {name: table[name].combine_chunks() for name in kinds}
+    return {name: table[name].combine_chunks() for name in table.column_names}
 
+
+def _objects(text: bytes) -> tuple[int, int]:
+    """Return how many lines there are if each begins and ends as an object, and the longest.
+
+    An object cannot go on in such a line: between its objects there are commas. 0 lines if one
+    is different.
+    """
+    n, longest, start, size = 0, 0, 0, len(text)
+    while start < size:
+        end = text.find(b"\n", start)
+        end = size if end < 0 else end
+        if text[start] != _OPENS or text[end - 1] != _CLOSES:
+            return 0, size
+        longest, n, start = max(longest, end - start), n + 1, end + 1
+    return n, longest
+
+
+_OPENS, _CLOSES = b"{}"
 
 _BLOCK = 1 << 20
 """Bytes that a thread of Arrow parses."""
@@ -96,8 +168,8 @@ def records(
     ----------
     pieces : of the text
     paths : keys under which there are arrays; () is a document that is an array
-    shortened : returns an element that begins at a place without keys that are not read, and where
-        it ends. If it returns None, or text that is not JSON, the element is read whole
+    shortened : returns elements from a place on, each without keys that are not read and whole,
+        and the place of the first that has to be read. The texts are yielded for such elements
 
     Raises
     ------
@@ -180,7 +252,7 @@ class _JsonText:
         """Go on by a character."""
         self._at += 1
 
-    def value(self, shortened: Shortened | None = None) -> Any:
+    def value(self) -> Any:
         """Return the next value.
 
         Raises
@@ -190,16 +262,6 @@ class _JsonText:
         """
         if self._text[self._at : self._at + 1] <= " ":
             self.next()
-        found = None if shortened is None else shortened(self._text, self._at)
-        if found is not None:
-            text, end = found
-            try:
-                value, n = self._decode(text)
-            except (ValueError, RecursionError):
-                n = -1
-            if n == len(text):
-                self._at = end
-                return value
         while True:
             try:
                 value, end = self._decode(self._text, self._at)
@@ -219,10 +281,20 @@ class _JsonText:
     def elements(self, shortened: Shortened | None) -> Iterator[Any]:
         """Yield the elements of an array, and go over its end."""
         for _ in self.places("]"):
-            yield self.value(shortened)
-            while self._text.startswith(",{", self._at):  # most often so, and quicker
-                self._at += 1
-                yield self.value(shortened)
+            if shortened is not None:
+                yield from self._shortened(shortened)
+            yield self.value()
+            while shortened is None and self._text.startswith(",{", self._at):
+                self._at += 1  # most often so, and quicker
+                yield self.value()
+
+    def _shortened(self, shortened: Shortened) -> Iterator[tuple[str, str]]:
+        """Yield the texts of elements, up to one that has to be read whole."""
+        while True:
+            found, self._at = shortened(self._text, self._at)
+            yield from found
+            if len(self._text) - self._at > _SHORT or not self._longer():
+                return
 
     def places(self, end: str) -> Iterator[None]:
         """Yield before each element of an array, or key of an object, and go over its end."""
@@ -245,10 +317,13 @@ _BLANKS = re.compile(r"[ \t\n\r]*")
 _LITERAL = 16
 """Characters of the longest name, such as -Infinity, or escape."""
 
+_SHORT = 1 << 16
+"""Characters of a text that may end before the end of the next element can be seen."""
+
 _ENDS_WITHIN = "it ends within an object: the log is half-written or cut short"
 
 
-def document_or_none(text: bytes) -> Any:
+def document_or_none(text: bytes | str) -> Any:
     """Return JSON of any length; None if it is not JSON."""
     try:
         return json.loads(text)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import IntArray
+from vcomp._typing import BoolArray, IntArray
 from vcomp.evals.json_records import (
     UnreadableError,
     columns_of_lines,
     document_or_none,
     kind_of,
+    parsed,
 )
 from vcomp.evals.log_files import Damage, LogFile
 from vcomp.evals.run_rows import NO_ROWS, Run, SampleRows, Wanted
@@ -85,7 +88,7 @@ def _read_samples(file: LogFile, damage: Damage, metadata: tuple[str, ...]) -> R
     }
     rows_of = SampleRows(("item", "filter", "content", *metadata), ("metric", "epoch"), constant)
     samples = _SampleLines(rows_of, metadata)
-    file.objects(damage, samples.add, samples.add_together)
+    file.objects(damage, samples.add, samples.parsed_together)
     rows, n = samples.rows.frame(), len(samples.seen)
     counted = _dict(_dict(results.get("n-samples")).get(task)).get("effective")
     counted = counted if isinstance(counted, int) else 0
@@ -153,36 +156,47 @@ class _SampleLines:
         if n > 1 and not scored_repeats:
             self._repeats = max(self._repeats, n)
 
-    def add_together(self, lines: list[bytes]) -> bool:
-        """Add lines whose values have the types of the first; return False if one may differ."""
+    def parsed_together(self, text: bytes) -> Callable[[], int] | None:
+        """Return what adds lines whose values have the types of the first; None if one may differ.
+
+        Logs of older versions have no list of metrics: these are the keys that remain.
+        """
         import pyarrow as pa
 
-        first = document_or_none(lines[0])
-        names = first.get("metrics") if isinstance(first, dict) else None
+        first = document_or_none(text[: text.find(b"\n") + 1])
+        if not isinstance(first, dict):
+            return None
+        listed = first.get("metrics")
+        names = [name for name in first if name not in _FIELDS] if listed is None else listed
         if not names or not isinstance(names, list) or not _FIELDS.isdisjoint(names):
-            return False
+            return None
         kinds = self._kinds(first, names)
-        columns = None if kinds is None else columns_of_lines(lines, kinds)
-        if columns is None or not columns["metrics"].equals(_repeated(names, len(lines))):
-            return False
+        columns = kinds and columns_of_lines(text, kinds, others=listed is None)
+        if not columns or not _have_names(columns, names, listed is None):
+            return None
         items, repeats = columns["doc_id"], _repeats_of(columns["resps"])
         found = None if repeats is None else _scores_of(columns, names, repeats)
         is_named = items.type in (pa.int64(), pa.string()) and not items.null_count
         if found is None or repeats is None or not is_named:
-            return False
-        labels, scores, refused = found
-        own = [items.to_pylist(), columns["filter"].to_pylist()]
-        own.append([_hash(text) for text in columns["doc_hash"].to_pylist()])
+            return None
+        odd = [columns[name].is_null().to_numpy(zero_copy_only=False) for name in names]
+        if not _have_keys(text, names, np.logical_or.reduce(odd)):
+            return None
+        own = [items, columns["filter"], _hashes(columns["doc_hash"])]
         if self._metadata:
-            own += [values.to_pylist() for values in columns["doc"].flatten()]
-        if labels:
-            self.rows.add_together(own, np.column_stack(scores), tuple(labels))
-        self.seen.update(own[0])
-        for name in refused:
-            self._refused[name] = self._refused.get(name, 0) + len(lines)
-        if all(epoch is None for _, epoch in labels) and repeats.max() > 1:
-            self._repeats = max(self._repeats, int(repeats.max()))
-        return True
+            own += columns["doc"].flatten()
+        return partial(self._add, own, found, int(repeats.max()))
+
+    def _add(self, own: list[Any], found: _Scores, repeats: int) -> int:
+        """Add parsed lines: their columns, their scores, and the most responses."""
+        if found.labels:
+            self.rows.add_together(own, np.column_stack(found.values), tuple(found.labels))
+        self.seen.update(own[0].to_pylist())
+        for name in found.refused:
+            self._refused[name] = self._refused.get(name, 0) + len(own[0])
+        if repeats > 1 and all(epoch is None for _, epoch in found.labels):
+            self._repeats = max(self._repeats, repeats)
+        return len(own[0])
 
     def _kinds(self, first: dict[str, Any], names: list[str]) -> dict[str, Any] | None:
         """Return Arrow's types of the keys that are read; None of metadata with parts."""
@@ -196,7 +210,8 @@ class _SampleLines:
                 return None
             kinds["doc"] = pa.struct(list(fields.items()))
         kinds |= {name: kind_of(first.get(name)) for name in ("doc_id", "resps", *names)}
-        wider = {pa.int64(): pa.float64(), pa.list_(pa.int64()): pa.list_(pa.float64())}
+        number = pa.float64()
+        wider = {pa.int64(): number, pa.null(): number, pa.list_(pa.int64()): pa.list_(number)}
         return kinds | {name: wider.get(kinds[name], kinds[name]) for name in names}
 
     def notes(self) -> Iterator[str]:
@@ -213,42 +228,65 @@ class _SampleLines:
             )
 
 
-def _repeated(names: list[str], n: int) -> Any:
+def _have_names(columns: Mapping[str, Any], names: list[str], are_keys: bool) -> bool:
+    """Return whether all lines have the metrics of these names, in their list or as keys."""
+    from pyarrow import compute as pc
+
+    lists = columns["metrics"]
+    if are_keys:
+        return lists.null_count == len(lists) and columns.keys() <= {*_FIELDS, *names}
+    if lists.null_count or (np.diff(lists.offsets) != len(names)).any():
+        return False
+    return all(
+        pc.all(pc.equal(pc.list_element(lists, k), name)).as_py() for k, name in enumerate(names)
+    )
+
+
+def _have_keys(text: bytes, names: list[str], at: BoolArray) -> bool:
+    """Return whether some lines have a value of each metric, if only null."""
+    if not at.any():
+        return True
+    lines = text.split(b"\n")
+    return all(parsed(lines[k]).keys() >= set(names) for k in np.flatnonzero(at))
+
+
+class _Scores(NamedTuple):
+    """Labels and columns of scores, and metrics without scores."""
+
+    labels: list[tuple[str, int | None]]
+    values: list[Any]
+    refused: list[str]
+
+
+def _scores_of(columns: Mapping[str, Any], names: list[str], repeats: IntArray) -> _Scores | None:
+    """Return the scores, nan for null; None if lines differ."""
     import pyarrow as pa
 
-    return pa.repeat(pa.scalar(names, pa.list_(pa.string())), n)
-
-
-def _scores_of(
-    columns: Mapping[str, Any], names: list[str], repeats: IntArray
-) -> tuple[list[tuple[str, int | None]], list[Any], list[str]] | None:
-    """Return labels and columns of scores, and metrics without scores; None if lines differ."""
-    import pyarrow as pa
-
-    labels: list[tuple[str, int | None]] = []
-    scores, refused, n = [], [], int(repeats[0])
+    found, n = _Scores([], [], []), int(repeats[0])
     for name in names:
         values = columns[name]
         is_list = pa.types.is_list(values.type)
-        if values.null_count or (is_list and (repeats != n).any()):
+        if is_list and (values.null_count or (repeats != n).any()):
             return None
         if is_list and n > 1 and name not in _OF_CORPUS:
             if (np.diff(values.offsets) != n).any():
                 return None
             values = values.flatten()
-            labels += [(name, epoch) for epoch in range(1, n + 1)]
+            found.labels.extend((name, epoch) for epoch in range(1, n + 1))
         elif is_list or pa.types.is_struct(values.type):
-            refused.append(name)
+            if values.null_count:
+                return None
+            found.refused.append(name)
             continue
         else:
-            labels.append((name, None))
-        if values.null_count or not (
-            pa.types.is_floating(values.type) or pa.types.is_boolean(values.type)
-        ):
+            found.labels.append((name, None))
+        if not (pa.types.is_floating(values.type) or pa.types.is_boolean(values.type)):
             return None
-        numbers = values.to_numpy(zero_copy_only=False).astype(float)
-        scores.append(numbers.reshape(len(repeats), -1))
-    return labels, scores, refused
+        numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        if np.isinf(numbers).any():  # or a whole number that is too large
+            return None
+        found.values.append(numbers.reshape(len(repeats), -1))
+    return found
 
 
 def _repeats_of(responses: Any) -> IntArray | None:
@@ -302,6 +340,18 @@ def _are_repeats(value: Any, n: int) -> bool:
         and len(value) == n
         and all(v is None or isinstance(v, int | float) for v in value)
     )
+
+
+def _hashes(texts: Any) -> list[int] | IntArray:
+    """Return :func:`_hash` of each element of an array."""
+    from pyarrow import compute as pc
+
+    with suppress(ValueError, TypeError):  # of a text that is no hash, or none
+        first = "".join(pc.utf8_slice_codeunits(texts, 0, 16).to_pylist())
+        numbers = np.frombuffer(bytes.fromhex(first), ">u8")
+        if len(numbers) == len(texts) and len(first) == 16 * len(texts):
+            return numbers.astype(np.uint64)
+    return [_hash(text) for text in texts.to_pylist()]
 
 
 def _hash(text: Any) -> int:

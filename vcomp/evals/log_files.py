@@ -15,20 +15,25 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from glob import glob, has_magic
-from itertools import islice
+from io import BytesIO
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from vcomp.evals.json_records import (
     LONG_ARRAYS,
+    UNREADABLE,
     UnreadableError,
+    attempted,
     document_or_none,
     first_value,
+    in_parts,
     parsed,
     place_in_json,
     records,
 )
 from vcomp.exceptions import DataError, VcompError, did_you_mean
+from vcomp.numerics import ahead
 
 LARGEST = 1 << 30
 """Bytes of the longest line, and of the largest member of an archive once it is decompressed."""
@@ -75,19 +80,6 @@ class Damage:
             self.add(place, why_unreadable(error))
 
 
-UNREADABLE = (
-    UnreadableError,
-    OSError,
-    RecursionError,
-    AttributeError,
-    KeyError,
-    OverflowError,
-    TypeError,
-    ValueError,
-)
-"""Errors of readers at values that their format does not have at this place."""
-
-
 def why_unreadable(error: BaseException) -> str:
     """Return the reason of such an error, a clause."""
     if isinstance(error, UnreadableError):
@@ -111,11 +103,14 @@ _LONG_LINE = 1 << 24
 _BUFFER = 1 << 18
 """Bytes that are read at a time."""
 
-_TOGETHER, _FEW = 1 << 22, 16
-"""Bytes of lines that are read at once, and lines that are not worth it."""
+_PIECE, _TOGETHER = 1 << 20, 1 << 22
+"""Bytes that are read at a time, and bytes of lines that are parsed at once."""
 
 _FIRST_LINES = 10
 """Lines in which an object is looked for that shows the format of a file of lines."""
+
+
+Together: TypeAlias = "Callable[[bytes], Callable[[], int] | None]"
 
 
 @dataclass(frozen=True)
@@ -148,12 +143,34 @@ class LogFile:
         except pa.ArrowException as error:
             raise OSError(str(error)) from None
 
+    def _texts(self) -> Iterator[bytes]:
+        """Yield lines together, whole ones; those before damage come before its error."""
+        parts: list[bytes] = []
+        size = 0
+        try:
+            with self.opened() as stream:
+                while piece := stream.read(_PIECE):
+                    parts.append(piece)
+                    size += len(piece)
+                    if size >= _TOGETHER and (end := piece.rfind(b"\n") + 1):
+                        parts[-1] = piece[:end]
+                        yield b"".join(parts)
+                        parts, size = [piece[end:]], len(piece) - end
+                    elif size > LARGEST:
+                        raise OSError(f"a line is longer than {LARGEST >> 30} GiB")
+        except (OSError, EOFError):
+            whole = b"".join(parts)
+            yield whole[: whole.rfind(b"\n") + 1]
+            raise
+        yield b"".join(parts)
+
     def lines(self, damage: Damage) -> Iterator[tuple[int, bytes]]:
         """Yield the lines that are not blank, each with its number from 1."""
         number = 0
         try:
-            with self.opened() as stream:
-                for number, line in enumerate(stream, 1):
+            for text in self._texts():
+                for line in BytesIO(text):
+                    number += 1
                     if not line.isspace():
                         yield number, line
         except (OSError, EOFError) as error:
@@ -163,7 +180,7 @@ class LogFile:
         self,
         damage: Damage,
         read: Callable[[dict[str, Any]], None],
-        together: Callable[[list[bytes]], bool] | None = None,
+        together: Together | None = None,
     ) -> None:
         """Read each line as an object by a function; lines that it cannot read are damage.
 
@@ -171,31 +188,31 @@ class LogFile:
         ----------
         damage : of the file
         read : reads an object
-        together : reads many lines at once, or returns False if one may need `read`
+        together : parses many lines, in a thread; returns what adds them and counts them, or
+            None if one may need `read`
         """
 
-        def read_some(lines: list[tuple[int, bytes]]) -> None:
-            if together is not None and len(lines) > _FEW:
-                with suppress(*UNREADABLE):
-                    if together([line for _, line in lines]):
-                        return
-                half = len(lines) // 2
-                read_some(lines[:half])
-                read_some(lines[half:])
-                return
-            for number, line in lines:
-                with damage.at(f"line {number}"):
-                    read(parsed(line))
+        def parts(text: bytes) -> list[Any]:
+            if together is None:
+                return [[*BytesIO(text)]]
+            add = attempted(together, text)
+            if add is not None:
+                return [add]
+            return [*in_parts([*BytesIO(text)], lambda some: together(b"".join(some)))]
 
-        some: list[tuple[int, bytes]] = []
-        size = 0
-        for numbered in self.lines(damage):
-            some.append(numbered)
-            size += len(numbered[1])
-            if size > _TOGETHER:
-                read_some(some)
-                some, size = [], 0
-        read_some(some)
+        number = 0
+        try:
+            for part in chain.from_iterable(ahead(map(parts, self._texts()))):
+                if callable(part):
+                    number += part()
+                    continue
+                for line in part:
+                    number += 1
+                    if not line.isspace():
+                        with damage.at(f"line {number}"):
+                            read(parsed(line))
+        except (OSError, EOFError) as error:
+            damage.add(f"after line {number}", f"the file cannot be read ({error})")
 
     @cached_property
     def head(self) -> bytes:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -126,8 +127,8 @@ class SampleRows:
 
         Parameters
         ----------
-        samples : columns of samples
-        scores : (samples, labels)
+        samples : columns of samples, arrays of Arrow or sequences
+        scores : (samples, labels), nan for missing ones
         labels : for each score the values of the columns of scores
         """
         if self._samples:
@@ -173,6 +174,8 @@ class SampleRows:
         if name not in _NUMBERS:
             return _numbered(values, self._numbers.setdefault(name, {}))
         kind, missing = _NUMBERS[name]
+        if isinstance(values, np.ndarray):
+            return values.astype(kind)
         return np.array([missing if v is None else v for v in values], kind)
 
     def frame(self) -> pd.DataFrame:
@@ -212,8 +215,12 @@ NO_ROWS = SampleRows(())
 """Of a file without rows."""
 
 
-def _numbered(values: Sequence[Any], known: dict[Any, int]) -> IntArray:
+def _numbered(values: Any, known: dict[Any, int]) -> IntArray:
     """Return the numbers of values; new ones are added to those that are known."""
+    if hasattr(values, "dictionary_encode"):
+        found = values.dictionary_encode("encode")
+        places: IntArray = found.indices.to_numpy()
+        return _numbered(found.dictionary.to_pylist(), known)[places]
     try:
         new = dict.fromkeys(values)
     except TypeError:  # lists or objects, which have no hash
@@ -439,12 +446,23 @@ def within(value: Any, *keys: str) -> Any:
 
 def content_hash(*parts: Any) -> int:
     """Return a number made of the content of an item, equal for equal content and never 0."""
-    texts = ["null" if part is None else _IN_ASCII(part) for part in parts]
-    digest = hashlib.blake2b(f"[{', '.join(texts)}]".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") or 1
+    text = "\x1f".join(map(_as_content, parts))
+    return int(content_hashes([text.encode("utf-8", "backslashreplace")])[0])
 
 
-_IN_ASCII = json.JSONEncoder(sort_keys=True, default=str).encode
+def _as_content(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, list) and all(isinstance(text, str) for text in part):
+        return "\x1e".join(part)
+    return "" if part is None else json.dumps(part, sort_keys=True, default=str)
+
+
+def content_hashes(texts: Iterable[bytes]) -> Any:
+    """Return such numbers of texts: parts separated by U+001F, texts of a list by U+001E."""
+    digest = partial(hashlib.blake2b, digest_size=8)
+    numbers = np.frombuffer(b"".join([digest(text).digest() for text in texts]), ">u8")
+    return np.maximum(numbers.astype(np.uint64), 1)
 
 
 def first_line(text: Any, width: int = 80) -> str:
