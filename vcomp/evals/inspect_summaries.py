@@ -192,7 +192,7 @@ def _joined(values: Any) -> Any:
 
 
 def _kinds(first: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return Arrow's types of the keys; None if a summary is none that is read together."""
+    """Return Arrow's types of the keys; None of a summary without scores, or with messages."""
     import pyarrow as pa
 
     text, scores = pa.string(), first.get("scores")
