@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -286,13 +287,8 @@ def test_data_of_weighted_tasks_find_what_the_page_says():
     true, draws = np.array([0.0, 0.0, 0.0, difference]), 2000
     drawn = [true[:, None] + rng.normal(0, np.sqrt(noise), (draws, k, n)) for n in (wide, few)]
     means = sum(v * y.mean(axis=2) for v, y in zip(w, drawn, strict=True))
-    squares = sum(
-        (
-            (y - y.mean(1, keepdims=True) - (y - y.mean(1, keepdims=True)).mean(2, keepdims=True))
-            ** 2
-        ).sum((1, 2))
-        for y in drawn
-    )
+    left = [y - y.mean(axis=1, keepdims=True) for y in drawn]
+    squares = sum(((y - y.mean(axis=2, keepdims=True)) ** 2).sum((1, 2)) for y in left)
     errors = np.sqrt(2.0 * squares / df * (w**2 / [wide, few]).sum())
     share = np.mean((means[:, 3] - means[:, 0]) / errors > bound)
     assert share == pytest.approx(0.8, abs=0.03)
@@ -1322,6 +1318,11 @@ def test_names_of_files_of_models(tmp_path):
     assert set(vcomp.evals.read(tmp_path).table["model"]) == set(names.values())
 
 
+@cache
+def page_of_few():
+    return str(vcomp.evals.study(scores(models=3, items=12)))
+
+
 @pytest.mark.parametrize("kind", ["arrow", "polars", "lazy", "duckdb", "dict"])
 def test_tables_of_other_libraries(kind):
     table = scores(models=3, items=12)
@@ -1334,7 +1335,7 @@ def test_tables_of_other_libraries(kind):
         other = pytest.importorskip("duckdb").from_df(table)
     else:
         other = {name: table[name].to_numpy() for name in table}
-    assert str(vcomp.evals.study(other)) == str(vcomp.evals.study(table))
+    assert str(vcomp.evals.study(other)) == page_of_few()
 
 
 # What the scores contradict ----------------------------------------------------------------------
