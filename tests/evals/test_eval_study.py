@@ -251,6 +251,8 @@ def test_data_of_weighted_tasks_find_what_the_page_says():
     wide, few, k = 120, 12, 4
     data = scores(models=k, tasks=2, items=wide, seed=3)
     data = data[(data["task"] == "t0") | (data["item"] < 1000 + few)]
+    df = (k - 1) * (wide + few - 2)
+    bound, of_normal = stats.studentized_range.isf(0.05, k, [df, 1e6]) / np.sqrt(2.0)
     for weights in (None, {"t0": 3.0, "t1": 1.0}, "items"):
         found = vcomp.evals.study(data, task_weights=weights)
         w = np.array([0.5, 0.5] if weights is None else list(found.task_shares.values()))
@@ -262,10 +264,8 @@ def test_data_of_weighted_tasks_find_what_the_page_says():
             (y - y.mean(axis=0)).sub((y - y.mean(axis=0)).mean(axis=1), axis=0).to_numpy()
             for y in by_task
         ]
-        df = (k - 1) * (wide + few - 2)
         noise = sum((e**2).sum() for e in left) / df
         se = np.sqrt(2.0 * noise * (w**2 / [wide, few]).sum())
-        bound = stats.studentized_range.isf(0.05, k, df) / np.sqrt(2.0)
         difference = found.to_dict()["data"]["difference"]
         assert stats.nct.sf(bound, df, difference / se) == pytest.approx(0.8, abs=1e-6)
         # The weights are those of the plan of the data, and of as many items in each task.
@@ -277,9 +277,7 @@ def test_data_of_weighted_tasks_find_what_the_page_says():
         said = needed(found, gap)
         n = int(re.search(r"([\d,]+) items in each task", said)[1].replace(",", ""))
         of_n = np.sqrt(of_item * (w**2).sum() / np.array([n - 1, n]))
-        powers = stats.nct.sf(
-            stats.studentized_range.isf(0.05, k, 1e6) / np.sqrt(2.0), 1e6, gap / of_n
-        )
+        powers = stats.nct.sf(of_normal, 1e6, gap / of_n)
         assert powers[0] < 0.801
         assert powers[1] > 0.799
         assert "with task" not in said
@@ -775,6 +773,14 @@ def test_the_cheapest_data_that_find_the_difference_of_the_best(of_three_prompts
         vcomp.evals.study(of_three_prompts, prices={"task": 1.0}).allocation  # noqa: B018
 
 
+@cache
+def tukeys_t(models):
+    """Return the critical t of Tukey's test of 5 %, by the inverse of its degrees of freedom."""
+    inverse = np.linspace(1e-9, 0.1, 12)
+    bounds = [stats.studentized_range.isf(0.05, models, 1.0 / x) / np.sqrt(2.0) for x in inverse]
+    return CubicSpline(inverse, bounds)
+
+
 def power_of_pair(found, gap, tasks, items, prompts, runs, models=5):
     """Return the power of Tukey's test in complete data, by mean squares and the noncentral t.
 
@@ -790,10 +796,7 @@ def power_of_pair(found, gap, tasks, items, prompts, runs, models=5):
     parts = (P, (models - 1) * (prompts - 1)), (I, within), (R, within * (prompts - 1))
     variance = (P + I - R) / n
     df = 2.0 * variance**2 / sum(2.0 * (square / n) ** 2 / of for square, of in parts)
-    inverse = np.linspace(1e-9, 0.1, 12)
-    bounds = [stats.studentized_range.isf(0.05, models, 1.0 / x) / np.sqrt(2.0) for x in inverse]
-    bound = CubicSpline(inverse, bounds)(1.0 / df)
-    return stats.nct.sf(bound, df, gap / np.sqrt(2.0 * variance))
+    return stats.nct.sf(tukeys_t(models)(1.0 / df), df, gap / np.sqrt(2.0 * variance))
 
 
 def test_a_small_difference_needs_more_of_all(of_three_prompts):
