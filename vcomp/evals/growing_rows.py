@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp._typing import IntArray
 from vcomp.evals.run_rows import as_text, no_levels
-from vcomp.numerics import slices
+from vcomp.numerics import THREADS, slices
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +20,9 @@ _DIRECT = 2**20
 
 _BLOCK = 2**15
 """Values that are looked up at once, so that they stay in a core's cache."""
+
+_WORTH_THREADS = 2**17
+"""Rows from which on columns grow in threads: new memory takes longer than their values."""
 
 
 class _Growing:
@@ -183,15 +187,24 @@ class GrowingRows:
         """
         if not n:
             return
-        for name, values in columns.items():
+        for name in columns:
             if name not in self._columns:
                 numbers = {"score": (float, np.nan), "epoch": (np.int16, 1)}.get(name)
                 self._columns[name] = (
                     _Growing(*numbers, self._size) if numbers else GrowingLevels(self._size)
                 )
-            self._columns[name].fill(self._n)
-            self._columns[name].add(values)
+        if n < _WORTH_THREADS:
+            for name, values in columns.items():
+                self._grow(name, values)
+        else:
+            with ThreadPoolExecutor(THREADS) as pool:
+                list(pool.map(self._grow, columns, columns.values()))
         self._n += n
+
+    def _grow(self, name: str, values: Any) -> None:
+        """Add values to a column, whose earlier rows without one are missing."""
+        self._columns[name].fill(self._n)
+        self._columns[name].add(values)
 
     def frame(self) -> pd.DataFrame:
         """Return all rows; none can be added after that."""

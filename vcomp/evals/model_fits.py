@@ -174,7 +174,9 @@ def without_rounding(means: pd.Series, scores: pd.Series) -> pd.Series:
     means : of scores
     scores : of all models
     """
-    return means.mask(means.abs() <= 1e-12 * float(scores.abs().max()), 0.0)
+    # Of many scores the absolute values would be a copy of all.
+    largest = max(abs(float(scores.min())), abs(float(scores.max())))
+    return means.mask(means.abs() <= 1e-12 * largest, 0.0)
 
 
 def fit_of_models(roles: Roles, table: pd.DataFrame) -> VarianceComponentsResults:

@@ -290,7 +290,20 @@ class GroupPlaces:
         return np.broadcast_to(combination * n + group, sizes).ravel()
 
     def at_places(self, term: int, parts: Sequence[FloatArray]) -> list[FloatArray]:
-        """Return arrays by place in the order of a term's groups; unchanged if they are so."""
+        """Return arrays by place in the order of a term's groups; no copies if they are in it.
+
+        Parameters
+        ----------
+        term : its number
+        parts : arrays of any shape with an element for each place, in order
+        """
+        facets, n = self.terms[term].facets, int(self._group_of_cell(term).max()) + 1
+        axes = [axis for axis in self.grid.axes if axis in facets]
+        if n == 1 and len(axes) == len(facets) and self.terms[term].has_all_groups:
+            # Levels of the axes need no places, which are as many as the groups.
+            shape = [self.n_levels[axis] for axis in axes]
+            order = [axes.index(facet) for facet in facets]
+            return [part.reshape(shape).transpose(order).ravel() for part in parts]
         _, combination, group, n = self._digits(term)
         ends = [i for i, size in enumerate(combination.shape) if size > 1]
         starts = [i for i, size in enumerate(group.shape) if size > 1]
@@ -302,9 +315,9 @@ class GroupPlaces:
                 for digit, size in ((combination, combination.size), (group, n))
             )
         ):
-            return list(parts)
+            return [part.ravel() for part in parts]
         places = self.places(term)
-        return [part[places] for part in parts]
+        return [part.ravel()[places] for part in parts]
 
     def _digits(self, term: int) -> tuple[list[int], LongArray, LongArray, int]:
         """Return the digits of the places of a term's groups.
@@ -314,7 +327,7 @@ class GroupPlaces:
         """
         design = self.terms[term]
         sizes = [self.n_levels[f] for f in design.facets]
-        if any(keys is not None for keys in design.keys):
+        if not design.has_all_groups:
             sizes, codes = [design.size], list(design.level_codes(self.n_levels))
         else:  # all combinations occur: levels broadcast to them
             codes = list(np.ogrid[tuple(map(slice, sizes))])

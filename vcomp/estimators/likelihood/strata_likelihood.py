@@ -43,17 +43,25 @@ def strata_solution(
     beta, cov_beta : fixed effects at `v` with their covariance matrix
     """
     effects = [np.zeros(size) for size in stats.sizes]
-    prediction, conditional = list(effects), list(effects)
+    # Variances may be the same at all levels of the axes, and are not always asked for.
+    unknown: dict[int, tuple[FloatArray, FloatArray]] = {}
     positive = np.flatnonzero(v[:-1]).tolist()
     for t, inside, sums, fixed in _forms_of_terms(stats, covariances, v, beta, positive):
         used: FloatArray = np.einsum("j...,j...->...", np.tensordot(cov_beta, fixed, 1), fixed)
         own = v[t] * _unexplained(stats, t, inside)
-        # Both may be the same at all levels of the axes.
+        unknown[t] = np.broadcast_to(v[t] ** 2 * used + own, sums.shape), own
         sums *= v[t]
-        parts = sums, own, v[t] ** 2 * used + own
-        whole = [np.broadcast_to(part, sums.shape).ravel() for part in parts]
-        effects[t], conditional[t], prediction[t] = stats.layout.at_places(t, whole)
-    return Solution(beta, cov_beta, tuple(effects), lambda: (prediction, conditional))
+        (effects[t],) = stats.layout.at_places(t, [sums])
+
+    def variances() -> tuple[list[FloatArray], list[FloatArray]]:
+        prediction = [np.zeros(size) for size in stats.sizes]
+        conditional = list(prediction)
+        for t, (whole, own) in unknown.items():
+            parts = whole, np.broadcast_to(own, whole.shape)
+            prediction[t], conditional[t] = stats.layout.at_places(t, parts)
+        return prediction, conditional
+
+    return Solution(beta, cov_beta, tuple(effects), variances)
 
 
 def fixed_of_terms(

@@ -390,7 +390,7 @@ def _rows_of(varying: BoolArray) -> IntArray:
 
 def rows_of_cells(coding: RowCoding, table: CellTable, terms: tuple[TermDesign, ...]) -> Chunk:
     """Return the filled cells, each as one weighted row."""
-    places, filled = table.filled()
+    places, filled = (None, table) if table.is_full else table.filled()
     p = len(coding.fixed.names)
     is_single = bool((filled.counts == 1).all())
     response, beta_origin = filled.means[0], coding.centre.beta_origin

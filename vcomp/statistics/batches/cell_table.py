@@ -133,6 +133,11 @@ class CellTable:
         most = int(self.counts.max(initial=0))
         return replace(self, counts=self.counts.astype(_type_of_counts(most)))
 
+    @property
+    def is_full(self) -> bool:
+        """Whether this is a table of all places there are, and all have rows."""
+        return self.places is None and bool(self.counts.all())
+
     def filled(self) -> tuple[LongArray, CellTable]:
         """Return the places of the cells that have rows, and their table."""
         if self.places is not None:

@@ -113,11 +113,14 @@ class CellPlaces:
         places: LongArray = self.digits.numbers(codes)
         return places
 
-    def codes(self, places: LongArray) -> tuple[IntArray, ...]:
-        """Return the level in each facet of the cells at some places."""
-        levels = {f: np.empty(places.size, np.int32) for f in self.free}
-        for block in slices(places.size, _BLOCK):  # there may be as many cells as rows
-            for f, level in self.digits.levels(places[block])[1].items():
+    def codes(self, places: LongArray | None) -> tuple[IntArray, ...]:
+        """Return the level in each facet of the cells at some places, or at all if None."""
+        size = self.size if places is None else places.size
+        levels = {f: np.empty(size, np.int32) for f in self.free}
+        for block in slices(size, _BLOCK):  # there may be as many cells as rows
+            every = np.arange(block.start, block.stop)
+            at = every if places is None else places[block]
+            for f, level in self.digits.levels(at)[1].items():
                 levels[f][block] = level
         for facet, (inner, outer_level) in self.determined.items():
             levels[facet] = outer_level[levels[inner]]

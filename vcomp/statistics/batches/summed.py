@@ -537,8 +537,9 @@ def _of_cells_with_levels(coding: RowCoding, table: CellTable, reading: Reading)
     """Return the statistics of cells whose levels determine the columns of X."""
     formula, survey, fixed = coding.formula, coding.survey, coding.fixed
     n_levels, grid = coding.places.n_levels, _grid(coding, table)
-    places, table = table.filled()  # of cells without rows nothing is kept
-    table = table if places.size == coding.places.size else replace(table, places=places)
+    if not table.is_full:  # of cells without rows nothing is kept
+        places, filled = table.filled()
+        table = filled if places.size == coding.places.size else replace(filled, places=places)
     cells = rows_of_cells(coding, table, ())
     codes, m, counts = cells.compact_codes, cells.response.size, cells.counts
     columns = coding.fixed_columns(codes)
@@ -552,9 +553,10 @@ def _of_cells_with_levels(coding: RowCoding, table: CellTable, reading: Reading)
         within = np.zeros((1 + len(fixed.names),) * 2)
         within[0, 0] = cells.within[0, 0]
     terms = find_terms(formula, codes, n_levels, grid, survey.n)
+    shift = coding.centre.origin - centre.origin  # none of an intercept: the means are no copy
     chunk = replace(
         cells,
-        response=cells.response + (coding.centre.origin - centre.origin),
+        response=cells.response + shift if shift else cells.response,
         columns=X.minus(centre.x_origin) if isinstance(X, MixedColumns) else X - centre.x_origin,
         terms=terms,
         within=within,
