@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import re
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,8 @@ from tests.helpers.printed_tables import printed_words
 from vcomp import display
 from vcomp.evals.next_data import allocation, needed, noisiest
 from vcomp.evals.page import EvalPage
+from vcomp.inference.intervals import influences
+from vcomp.numerics import check_memory
 
 LOGS = Path(__file__).parent / "logs"
 
@@ -1401,6 +1403,27 @@ def test_one_error_of_all_pairs_is_compared_with_their_own():
     assert max_t.table["std_error"].tolist() == pytest.approx(
         vcomp.evals.study(data).comparisons.table["std_error"].tolist()
     )
+
+
+def test_models_may_have_few_of_the_items():
+    """Errors of pairs count the items that these share; models of six items show unequal ones."""
+    _, data = of_alike(np.random.default_rng(4), spread=(1.0, 0.2, 0.2))
+    data = data[(data["model"] != "c") | (data["item"] < 32)]
+    found = vcomp.evals.study(data)
+    assert found.cov_type == "robust"
+    df = found.comparisons.table.set_index(["first", "second"])["df"]
+    assert df["a", "b"] > 60.0
+    assert max(df["a", "c"], df["b", "c"]) < 60.0
+    few = data[(data["model"] != "c") | (data["item"] < 5)]
+    assert vcomp.evals.study(few).cov_type == "model"
+
+
+def test_without_memory_for_errors_of_pairs_they_have_one(monkeypatch):
+    _, data = of_alike(np.random.default_rng(4), spread=(1.0, 0.3, 0.3))
+    monkeypatch.setattr(influences, "check_memory", partial(check_memory, free_bytes=lambda: 1e4))
+    assert vcomp.evals.study(data).cov_type == "model"
+    with pytest.raises(vcomp.EstimationError, match=r"contributions of 240 rows to 3 .* are free"):
+        vcomp.evals.study(data, cov_type="robust")
 
 
 def test_of_equal_errors_studies_have_one():

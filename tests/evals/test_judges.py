@@ -3,7 +3,7 @@
 import ast
 import math
 import re
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 
 import numpy as np
 import pandas as pd
@@ -648,6 +648,52 @@ def test_half_answers_of_right_and_wrong_are_added():
     cells = np.array([(0, 0), (0, 1), (1, 0), (1, 1)], dtype=float)
     rest = np.append(y[known] - lam * f[known], cells[:, 0] - lam * cells[:, 1])
     weights = np.append(np.ones(12), np.full(4, 0.5))
+    squares = weights @ (rest - np.average(rest, weights=weights)) ** 2
+    parts = squares / 12**2, lam**2 * f[~known].var(ddof=1) / (~known).sum()
+    assert row["std_error"] == pytest.approx(math.sqrt(sum(parts)), rel=1e-12)
+    df = sum(parts) ** 2 / (parts[0] ** 2 / 11 + parts[1] ** 2 / ((~known).sum() - 1))
+    assert row["df"] == pytest.approx(df, rel=1e-12)
+
+
+def pairs_of_models(sets, labelled, items=160):
+    """Return many data sets of two models; judges let wrong answers of the second pass."""
+    rng, shape = np.random.default_rng(9), (sets, items)
+    truth = np.stack([rng.random(shape) < share for share in (0.7, 0.5)])
+    rating = truth.copy()
+    rating[1] |= rng.random(shape) < 0.2
+    model, task, item = (of.ravel() for of in np.indices(truth.shape))
+    gold = np.where(item < labelled, truth.ravel() * 1.0, nan)
+    return pd.DataFrame({"model": model, "set": task, "item": item, "judge": "a",
+                         "score": rating.ravel() * 1.0, "gold": gold})  # fmt: skip
+
+
+@pytest.mark.parametrize("labelled", [10, 20])
+def test_differences_from_few_labels_cover_the_truth(labelled):
+    """Of 400 data sets; without more answers 74 and 89 % did, and 18 and 6 % had no interval."""
+    rows = []
+    for _, data in pairs_of_models(400, labelled).groupby("set"):
+        card = vcomp.evals.judges(data.drop(columns="set"), human="gold")
+        rows.append(card.anchored_pairs.iloc[0])
+    found = pd.DataFrame(rows)
+    covered = (found["low"] <= 0.2) & (found["high"] >= 0.2)
+    assert found["low"].notna().all()
+    assert covered.mean() > 0.928  # 95 % less two standard errors
+    wide = 2 * stats.t.isf(0.025, labelled - 1) * found["labels_std_error"]
+    assert (found["high"] - found["low"]).mean() < 0.85 * wide.mean()
+
+
+def test_a_sixteenth_of_each_two_answers_is_added_to_a_difference():
+    """The error variance from a table of pairs of answers with weights, written out."""
+    data = pairs_of_models(1, 12).drop(columns="set")
+    row = vcomp.evals.judges(data, human="gold").anchored_pairs.iloc[0]
+    first, second = (data[data["model"] == m] for m in (0, 1))
+    f = first["score"].to_numpy() - second["score"].to_numpy()
+    y = first["gold"].to_numpy() - second["gold"].to_numpy()
+    known, lam = np.isfinite(y), row["lam"]
+    assert 0.0 < lam < 1.0
+    y1, f1, y2, f2 = np.array(list(product((0.0, 1.0), repeat=4))).T
+    rest = np.append(y[known] - lam * f[known], (y1 - y2) - lam * (f1 - f2))
+    weights = np.append(np.ones(12), np.full(16, 1.0 / 16.0))
     squares = weights @ (rest - np.average(rest, weights=weights)) ** 2
     parts = squares / 12**2, lam**2 * f[~known].var(ddof=1) / (~known).sum()
     assert row["std_error"] == pytest.approx(math.sqrt(sum(parts)), rel=1e-12)

@@ -157,11 +157,6 @@ class TermDesign:
     size: int
     """Number of groups."""
 
-    @property
-    def has_all_groups(self) -> bool:
-        """Whether all combinations of its levels occur."""
-        return all(keys is None for keys in self.keys)
-
     def level_codes(self, n_levels: tuple[int, ...]) -> tuple[LongArray, ...]:
         """Return for each facet of the term the level in each of its groups."""
         codes: list[LongArray] = []

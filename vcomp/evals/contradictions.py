@@ -26,13 +26,11 @@ _UNEQUAL = 1.5
 """Ratio of the largest standard error of a pair to the smallest that matters."""
 
 _FEWEST = 6
-"""Items that show how their effects vary, as in robust variances."""
+"""Items, of each model too, that show how their effects vary, as in robust variances."""
 
 _ELEMENTS = 2**25
-"""Largest number of scores times models whose own errors are computed."""
-
-_FILLED = 0.5
-"""Smallest share of the items that each model has."""
+"""Largest number of scores times models whose own errors are computed without being asked for:
+more take longer than the study."""
 
 
 def contradictions(study: EvalStudy) -> list[str]:
@@ -70,7 +68,7 @@ def vary_unequally(roles: Roles, table: pd.DataFrame) -> bool:
     counts = np.bincount(cells, minlength=size)
     sums = np.bincount(cells, table[roles.score] - of_means.transform("mean"), size)
     values = np.divide(sums, counts, out=np.full(size, np.nan), where=counts > 0).reshape(-1, k)
-    if (~np.isnan(values)).mean(axis=0).min() < _FILLED:
+    if (~np.isnan(values)).sum(axis=0).min() < _FEWEST:
         return False
     return unequal_differences(values) <= _LEVEL
 

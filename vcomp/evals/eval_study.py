@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
@@ -54,7 +55,15 @@ from vcomp.evals.score_rows import (
     with_unnamed_prompt,
 )
 from vcomp.evals.unknown_effects import Unknown, unknown
-from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, did_you_mean, guarded
+from vcomp.exceptions import (
+    DataError,
+    EstimationError,
+    PlanError,
+    check_alpha,
+    check_one_of,
+    did_you_mean,
+    guarded,
+)
 from vcomp.gtheory import DStudy
 from vcomp.inference.hypotheses import CovarianceOfFixed
 from vcomp.inference.pairwise import PairwiseComparisons
@@ -637,7 +646,10 @@ def study(
     del groups  # numbers of all rows
     fit = fit_of_models(roles, table)
     means_by = partial(compared, fit, roles, table[system].iloc[0], weights, test, alpha)
-    own = means_by("robust") if vary_unequally(roles, table) else None
+    own = None
+    if vary_unequally(roles, table):
+        with suppress(EstimationError):  # as without memory for errors that were not asked for
+            own = means_by("robust")
     unequal = own[1] if own is not None and are_unequal(own[1]) else None
     # With an error of each pair, Tukey's test (of Games and Howell) rejects too often.
     by = cov_type or ("model" if unequal is None or test == "tukey" else "robust")

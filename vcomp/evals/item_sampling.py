@@ -25,7 +25,7 @@ def powered_mean(
     items: LongArray,
     lam: float | None = None,
     *,
-    is_binary: bool = False,
+    binary: int = 0,
 ) -> tuple[float, FloatArray, float, float]:
     """Return the prediction-powered mean, what items add to its error, degrees of freedom and λ.
 
@@ -37,9 +37,9 @@ def powered_mean(
     labels : (answers,) labels, nan where there are none
     items : (answers,) codes of the items, which are sampled
     lam : weight λ of the judges; the power-tuned one if None
-    is_binary : whether all labels and ratings are 0 or 1. The last number of the second is then of
-        half an answer of each pair of values more (Agresti and Min, 2005): few labels may show
-        none of the errors of judges
+    binary : 1 if all labels and ratings are 0 or 1, 2 if they are differences of two such answers,
+        0 otherwise. The last number of the second is then of more answers, of all values that
+        labels and ratings may have: few labels may show none of the errors of judges
 
     Notes
     -----
@@ -85,29 +85,42 @@ def powered_mean(
     if N:
         other[~known] = lam * (judged[~known] - judged[~known].mean()) / N
     parts = [
-        _of_items(labelled, known, places, 0 if is_binary else lost),
+        _of_items(labelled, known, places, 0 if binary else lost),
         _of_items(other, ~known, places, 1),
     ]
     if (lam and parts[1][1] < 2) or parts[0][1] <= lost:
         return math.nan, unknown, math.nan, lam
-    degrees = [parts[0][1] - (1.0 if is_binary else lost), parts[1][1] - 1.0]
-    more = _of_half_answers(rest + origin - lam * start, lam) if is_binary else np.zeros(0)
+    degrees = [parts[0][1] - (1.0 if binary else lost), parts[1][1] - 1.0]
+    more = _of_more_answers(rest + origin - lam * start, lam, binary)
     squares = [float(sums @ sums) for sums, _ in parts]
     df = whole_df([squares[0] + float(more @ more), squares[1]], degrees)
     return mean, np.append(parts[0][0] + parts[1][0], more), df, lam
 
 
-def _of_half_answers(rest: FloatArray, lam: float) -> FloatArray:
-    """Return what half an answer of each y and f of 0 and 1 adds to the error of mean(y − λf).
+def _of_more_answers(rest: FloatArray, lam: float, binary: int) -> FloatArray:
+    """Return what more answers add to the error of mean(y − λf); nothing if they are not 0 or 1.
+
+    They are half an answer of each y and f of 0 and 1; of differences, whose y − λf have twice the
+    variance, a sixteenth of each of the two y and f.
+
+    Parameters
+    ----------
+    rest : (n,) y − λf
+    lam, binary : as of :func:`powered_mean`
 
     References
     ----------
     Agresti, A. and Min, Y. (2005). Simple improved confidence intervals for comparing matched
     proportions. *Statistics in Medicine*, 24, 729-740.
     """
-    half = np.array([0.0, -lam, 1.0, 1.0 - lam])
-    centre = (rest.sum() + 0.5 * half.sum()) / (rest.size + 2.0)
-    squares = rest.size * (rest.mean() - centre) ** 2 + 0.5 * np.square(half - centre).sum()
+    if not binary:
+        return np.zeros(0)
+    values, weight = np.array([0.0, -lam, 1.0, 1.0 - lam]), 0.5
+    if binary > 1:
+        values, weight = np.subtract.outer(values, values).ravel(), 0.0625
+    centre = (rest.sum() + weight * values.sum()) / (rest.size + weight * values.size)
+    squares = rest.size * (rest.mean() - centre) ** 2
+    squares += weight * np.square(values - centre).sum()
     return np.array([math.sqrt(squares) / rest.size])
 
 
@@ -125,7 +138,7 @@ def anchored_mean(
     tasks: LongArray,
     alpha: float,
     *,
-    is_binary: bool = False,
+    binary: int = 0,
 ) -> tuple[float, ...]:
     """Return :data:`ANCHORED` of answers, with tasks of equal weight, each with a λ of its own.
 
@@ -134,7 +147,7 @@ def anchored_mean(
     judged, labels, items : as for :func:`powered_mean`
     tasks : (answers,) codes of the tasks
     alpha : the interval has confidence 1 − alpha
-    is_binary : whether all labels and ratings are 0 or 1
+    binary : as for :func:`powered_mean`
     """
     from scipy.special import stdtrit
 
@@ -147,11 +160,9 @@ def anchored_mean(
         _, sums, _, _ = powered_mean(judged[alone], labels[alone], items[alone])
         plain.append((np.unique(items[alone]), sums))
         said = float(labels[alone].mean()) if alone.any() else math.nan
-        mean, sums, df, lam = powered_mean(
-            judged[own], labels[own], items[own], is_binary=is_binary
-        )
+        mean, sums, df, lam = powered_mean(judged[own], labels[own], items[own], binary=binary)
         codes = np.unique(items[own])
-        # Half answers are of no item, and of this task.
+        # Answers that are added are of no item, and of this task.
         more = -1 - np.arange(sums.size - codes.size) - 2 * len(powered)
         powered.append((np.append(codes, more), sums))
         parts.append((float(judged[own].mean()), said, mean, df, lam))

@@ -427,17 +427,22 @@ class JudgeCard(display.Printed):
 
         a, (means, labels) = self._answers, self._anchor
         judged, rows = np.nanmean(means, axis=1), []
-        given = np.concatenate([labels[np.isfinite(labels)], means[np.isfinite(means)]])
-        is_binary = bool(np.isin(given, (0.0, 1.0)).all())
         for m in range(max(1, len(a.models))):
             own = a.model_of == m
             of = (judged[own], labels[own], a.item_of[own], a.task_of[own])
-            rows.append(anchored_mean(*of, self.alpha, is_binary=is_binary))
+            rows.append(anchored_mean(*of, self.alpha, binary=self._is_binary))
         index = pd.Index(a.models or ["all answers"], name=self.names.model)
         frame = pd.DataFrame(rows, columns=ANCHORED, index=index)
         if np.isin(labels[np.isfinite(labels)], (0.0, 1.0)).all():
             frame[["low", "high"]] = frame[["low", "high"]].clip(0.0, 1.0)
         return frame
+
+    @property
+    def _is_binary(self) -> bool:
+        """Whether all labels and ratings are 0 or 1."""
+        means, labels = self._anchor
+        given = np.concatenate([labels[np.isfinite(labels)], means[np.isfinite(means)]])
+        return bool(np.isin(given, (0.0, 1.0)).all())
 
     @cached_property
     def anchored_pairs(self) -> pd.DataFrame:
@@ -453,6 +458,13 @@ class JudgeCard(display.Printed):
         ------
         DataError
             As :attr:`anchored`.
+
+        Notes
+        -----
+        If all labels and ratings are 0 or 1, the standard error has one answer more, a sixteenth
+        of each pair of labels and pair of ratings: as much as that of a mean has. Without it,
+        intervals from 10 labels cover 90 to 99 %, and up to half of the differences show no error
+        and have none; with it, all have one, and they cover 94 % or more.
         """
         import pandas as pd
         from scipy.special import stdtr
@@ -469,7 +481,8 @@ class JudgeCard(display.Printed):
             d = f[:, i] - f[:, j]
             own = np.isfinite(d)
             known = (y[:, i] - y[:, j])[own]
-            mean = anchored_mean(d[own], known, item[own], task[own], self.alpha)
+            of = d[own], known, item[own], task[own]
+            mean = anchored_mean(*of, self.alpha, binary=2 * self._is_binary)
             rows.append((a.models[i], a.models[j], *mean))
         frame = pd.DataFrame(rows, columns=["first", "second", *ANCHORED])
         t = frame["estimate"].abs() / frame["std_error"]

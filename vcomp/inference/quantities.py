@@ -123,6 +123,8 @@ class LevelVariances:
     few : facets that have too few levels to be used, with their numbers of levels
     inverse : (k, k) of the information in the directions in which covariance matrices keep their
         ranks; None if all components were estimated
+    of_groups : for each set but single rows the (groups, k, k) parts that the rows of its groups
+        have in the covariance of the estimates, by the model; None if they are not known
     """
 
     information: FloatArray
@@ -131,6 +133,7 @@ class LevelVariances:
     shared: FloatArray
     few: Mapping[str, int]
     inverse: FloatArray | None = None
+    of_groups: tuple[FloatArray, ...] | None = None
 
     def combined(self, A: FloatArray) -> LevelVariances:
         """Return the products of influences on linear combinations of the components.

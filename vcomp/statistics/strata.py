@@ -297,12 +297,11 @@ class GroupPlaces:
         term : its number
         parts : arrays of any shape with an element for each place, in order
         """
-        facets, n = self.terms[term].facets, int(self._group_of_cell(term).max()) + 1
+        facets = self.terms[term].facets
         axes = [axis for axis in self.grid.axes if axis in facets]
-        if n == 1 and len(axes) == len(facets) and self.terms[term].has_all_groups:
+        if len(axes) == len(facets) and not self._group_of_cell(term).any():
             # Levels of the axes need no places, which are as many as the groups.
-            shape = [self.n_levels[axis] for axis in axes]
-            order = [axes.index(facet) for facet in facets]
+            shape, order = [self.n_levels[axis] for axis in axes], list(map(axes.index, facets))
             return [part.reshape(shape).transpose(order).ravel() for part in parts]
         _, combination, group, n = self._digits(term)
         ends = [i for i, size in enumerate(combination.shape) if size > 1]
@@ -327,7 +326,7 @@ class GroupPlaces:
         """
         design = self.terms[term]
         sizes = [self.n_levels[f] for f in design.facets]
-        if not design.has_all_groups:
+        if any(keys is not None for keys in design.keys):
             sizes, codes = [design.size], list(design.level_codes(self.n_levels))
         else:  # all combinations occur: levels broadcast to them
             codes = list(np.ogrid[tuple(map(slice, sizes))])

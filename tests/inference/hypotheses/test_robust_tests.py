@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -13,8 +14,10 @@ import vcomp
 from tests.inference.intervals.test_robust import levels_of
 from vcomp.inference.hypotheses.clustered_tests import Clustered
 from vcomp.inference.hypotheses.fixed_effects import Satterthwaite
+from vcomp.inference.intervals import influences
 from vcomp.inference.intervals.component_squares import robust_mean_squares
 from vcomp.inference.quantities import LevelVariances
+from vcomp.numerics import check_memory
 
 DESIGNS = {
     "s x t": ("y ~ x + (1|s) + (1|t)", {"s": 8, "t": 9}, 0.0),
@@ -189,6 +192,55 @@ def test_streamed_stored_and_rescaled(name, tmp_path):
     np.testing.assert_allclose(again[["t", "df"]], expected.loc["x", ["t", "df"]], rtol=1e-5)
 
 
+def _of_models(rng, shape, share):
+    """Return scores of models of unequal errors, of which some are missing."""
+    spread = np.linspace(0.4, 1.6, shape[1])
+    y = rng.normal(size=(shape[0], 1)) + spread * rng.normal(size=shape)
+    item, model = np.nonzero(rng.random(shape) < share)
+    return pd.DataFrame({"item": item, "model": model, "y": y[item, model]})
+
+
+def _pairs_of(res):
+    return res.marginal_means("model", test="t", cov_type="robust").comparisons[()].table
+
+
+def test_degrees_of_freedom_follow_the_levels_that_a_pair_shares():
+    """Satterthwaite's of a sum over items, by the parts that these have in the variance."""
+    frame = _of_models(np.random.default_rng(3), (40, 5), 0.8)
+    frame = frame[(frame["model"] != 4) | (frame["item"] < 9)].reset_index(drop=True)
+    res = vcomp.fit("y ~ C(model) + (1|item)", frame)
+    X = (frame["model"].to_numpy()[:, None] == np.arange(5)).astype(float)
+    same = frame["item"].to_numpy()[:, None] == frame["item"].to_numpy()
+    V = res.vcomp["item"] * same + res.vcomp["Residual"] * np.eye(len(frame))
+    W = np.linalg.solve(V, X)
+    weights = W @ np.linalg.inv(X.T @ W)  # of the scores in the means
+    for row in _pairs_of(res).itertuples():
+        w = weights[:, row.first] - weights[:, row.second]
+        parts = []
+        for item in frame["item"].unique():
+            own = (frame["item"] == item).to_numpy()
+            parts.append(w[own] @ V[np.ix_(own, own)] @ w[own])
+        parts = np.array(parts)
+        assert row.df == pytest.approx(parts.sum() ** 2 / (parts**2).sum() - 1.0, rel=1e-4)
+        assert (row.df < 10.0) == (4 in (row.first, row.second))
+
+
+def test_pairs_that_share_all_levels_have_those_of_the_paired_t_test():
+    frame = _of_models(np.random.default_rng(3), (40, 4), 1.1)
+    found = _pairs_of(vcomp.fit("y ~ C(model) + (1|item)", frame))
+    np.testing.assert_allclose(found["df"], 39.0, rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_of_few_shared_levels_few_families_of_pairs_reject():
+    """Of 200 data sets with equal means; by the number of all items less 1 it were 7 to 12 %."""
+    rng, n_false = np.random.default_rng(1), 0
+    for _ in range(200):
+        found = _pairs_of(vcomp.fit("y ~ C(model) + (1|item)", _of_models(rng, (40, 12), 0.3)))
+        n_false += bool(found["significant"].any())
+    assert n_false / 200 < 0.05 + 2.0 * np.sqrt(0.05 * 0.95 / 200)
+
+
 def test_what_is_refused():
     frame = frame_of("s x t")
     res = vcomp.fit(DESIGNS["s x t"][0], frame)
@@ -201,6 +253,22 @@ def test_what_is_refused():
     nothing = vcomp.fit("y ~ 0 + (1|s) + (1|t)", frame)
     with pytest.raises(vcomp.EstimationError, match="no fixed effects"):
         nothing.fixed_effects(cov_type="robust")
+
+
+def test_contributions_that_do_not_fit_into_memory_are_refused(monkeypatch):
+    frame = frame_of("s x t")
+    limited = partial(check_memory, free_bytes=lambda: 20_000.0)
+    monkeypatch.setattr(influences, "check_memory", limited)
+    res = vcomp.fit("y ~ x + (1|s) + (1|t)", frame)
+    # 72 rows and 8 + 9 levels of the facets, 2 coefficients.
+    needed = 8.0 * 2.0 * (8.0 * 72.0 + 3.0 * 17.0 * 3.0)
+    assert needed < 0.8 * 20_000.0
+    res.fixed_effects(cov_type="robust")
+    limited = partial(check_memory, free_bytes=lambda: 1.2 * needed)
+    monkeypatch.setattr(influences, "check_memory", limited)
+    said = "contributions of 72 rows to 2 coefficients need .* are free; use cov_type='model'"
+    with pytest.raises(vcomp.EstimationError, match=said):
+        vcomp.fit("y ~ x + (1|s) + (1|t)", frame).fixed_effects(cov_type="robust")
 
 
 # Components --------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from vcomp.inference.hypotheses.fixed_effects import (
 )
 from vcomp.inference.intervals import level_products
 from vcomp.inference.quantities import LevelVariances
-from vcomp.numerics import solve_positive
+from vcomp.numerics import slices, solve_positive
 from vcomp.statistics import Statistics
 
 _LEAST = 0.3
@@ -42,6 +42,9 @@ model's."""
 
 _ROUNDING_OF_SUMS = 1e-10
 """Share of the variance with bounded eigenvalues below which a robust variance is zero."""
+
+_ELEMENTS = 2**20
+"""Numbers of levels times contrasts whose parts are computed at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,10 @@ class Clustered(WithDegrees):
     parts : (m, p, p) the parts of facets with enough levels
     alone : (m, p, p) what each of these facets makes without the others; None with covariates,
         of which all variances are those of `bounded`
-    df : (m,) their degrees of freedom, the numbers of levels − 1
+    df : (m,) their degrees of freedom if all levels count alike, the numbers of levels − 1
+    of_levels : for each of these facets the (levels, p, p) parts of its levels in the covariance
+        by the model, from which the degrees of freedom of a contrast follow; None if those are
+        `df`
     few : the part of facets with few levels, by the model; None without any
     """
 
@@ -64,6 +70,7 @@ class Clustered(WithDegrees):
     parts: FloatArray
     alone: FloatArray | None
     df: FloatArray
+    of_levels: tuple[FloatArray, ...] | None = None
     few: Satterthwaite | None = None
 
     @classmethod
@@ -93,19 +100,23 @@ class Clustered(WithDegrees):
             If a facet has few levels and the slopes are not known.
         """
         few = _part_of_few(levels, facets, values, model)
-        parts, alone, df = _by_facets(levels)
+        parts, alone, kept = _by_facets(levels)
+        df = np.maximum(levels.sizes[kept] - 1.0, 1.0)
+        of_levels = None
+        if levels.of_groups is not None and max(kept) < len(levels.of_groups):
+            of_levels = tuple(levels.of_groups[k] for k in kept)
         cov_beta = parts.sum(axis=0) + (0.0 if few is None else few.cov_beta)
         half = np.linalg.cholesky(solve_positive(levels.information, np.eye(len(cov_beta))))
         relative = np.linalg.solve(half, np.linalg.solve(half, cov_beta).T)
         d, P = np.linalg.eigh(0.5 * (relative + relative.T))
         root = half @ P
         bounded = (root * np.maximum(d, _LEAST)) @ root.T
-        return cls(cov_beta, bounded, parts, None if has_covariates else alone, df, few)
+        return cls(cov_beta, bounded, parts, None if has_covariates else alone, df, of_levels, few)
 
     def as_known(self) -> Clustered:
         """Return the tests with variances as if known."""
         few = None if self.few is None else Satterthwaite.normal(self.few.cov_beta)
-        return replace(self, df=np.full(self.df.size, np.inf), few=few)
+        return replace(self, df=np.full(self.df.size, np.inf), of_levels=None, few=few)
 
     def test(self, L: FloatArray, estimate: FloatArray) -> ContrastTest:
         """Return t-tests of the rows of `L`; `estimate` is Lβ̂ − c."""
@@ -132,17 +143,28 @@ class Clustered(WithDegrees):
 
     def degrees(self, L: FloatArray) -> FloatArray:
         """Return ν, eq. (11.11), of each row of `L`, (m,)."""
-        of_parts = squares_of_rows(L, self.parts)
+        of_parts, df = squares_of_rows(L, self.parts), self._of_facets(L)
         own = of_parts.sum(axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = np.square(own) / (np.square(of_parts) / self.df[:, None]).sum(axis=0)
-            least = self.df.min()
-            found = np.clip(np.where(own > 0.0, found, least), least, self.df.max())
+            found = np.square(own) / (np.square(of_parts) / df).sum(axis=0)
+            least = df.min(axis=0)
+            found = np.clip(np.where(own > 0.0, found, least), least, df.max(axis=0))
             if self.few is None:
                 return np.asarray(found)
             q = own + squares_of_rows(L, self.few.cov_beta)
             both = np.square(q) / (np.square(own) / found + 0.5 * self.few.uncertainty(L))
         return np.where(q > 0.0, both, least)
+
+    def _of_facets(self, L: FloatArray) -> FloatArray:
+        """Return the degrees of freedom of each facet in each row of `L`, eq. (11.11)."""
+        df = np.repeat(self.df[:, None], len(L), axis=1)
+        for own, table in zip(df, self.of_levels or (), strict=False):
+            for rows in slices(len(L), max(1, _ELEMENTS // table[..., 0].size)):
+                parts = np.abs(squares_of_rows(L[rows], table))
+                sums, squares = parts.sum(axis=0), np.square(parts).sum(axis=0)
+                alike = np.divide(sums**2, squares, out=own[rows] + 1.0, where=squares > 0.0)
+                own[rows] = np.clip(alike - 1.0, 1.0, own[rows])
+        return df
 
 
 def _part_of_few(
@@ -173,8 +195,8 @@ def _part_of_few(
     return replace(model, cov_beta=cov_beta, slopes=slopes)
 
 
-def _by_facets(levels: LevelVariances) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the parts of m facets, what each makes alone, and their degrees of freedom.
+def _by_facets(levels: LevelVariances) -> tuple[FloatArray, FloatArray, list[int]]:
+    """Return the parts of m facets, what each makes alone, and their sets.
 
     Parts of several facets, and of single rows, are added to that of the facet with the fewest
     levels. What a facet makes alone has the parts of all sets with it.
@@ -188,7 +210,7 @@ def _by_facets(levels: LevelVariances) -> tuple[FloatArray, FloatArray, FloatArr
         levels.shared[[m for m in enough if levels.sets[k] <= levels.sets[m]]].sum(axis=0)
         for k in kept
     ]
-    return np.array(parts), np.array(alone), np.maximum(levels.sizes[kept] - 1.0, 1.0)
+    return np.array(parts), np.array(alone), kept
 
 
 @predicting()
@@ -211,6 +233,11 @@ def fixed_level_variances(
     total : ``total(of, *known)`` is the sum of ``of(*known, chunk)`` over parts of the coded rows
     v : (k + 1,) components, no variance negative, the residuals positive
     means : whether β̂ is the mean of all rows, not that by generalised least squares
+
+    Raises
+    ------
+    EstimationError
+        If the contributions do not fit into memory.
     """
     if stats.wide is not None and stats.wide.n_fixed > WIDE.formed:
         raise EstimationError(
@@ -237,7 +264,9 @@ def fixed_level_variances(
     factors, has_covariates = design.fixed.factor_columns
     # Of a covariate single levels may determine much, and products alone are a poor covariance.
     root = None if has_covariates else T @ half
-    return level_products(design, total, contributions, information, root, factors)
+    return level_products(
+        design, total, contributions, information, root, factors, "use cov_type='model'"
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

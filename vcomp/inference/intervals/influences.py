@@ -33,6 +33,7 @@ from vcomp.inference.intervals.level_passes import (
 from vcomp.inference.intervals.margin_sums import Groups, LevelLayout, MarginSums, Total
 from vcomp.inference.intervals.matrix_influences import row_scores, with_matrices
 from vcomp.inference.quantities import LevelVariances, information_of
+from vcomp.numerics import check_memory
 from vcomp.statistics import Statistics
 
 Contributions: TypeAlias = Callable[[Chunk], tuple[FloatArray, FloatArray]]
@@ -222,6 +223,7 @@ def level_products(
     information: FloatArray,
     root: FloatArray | None = None,
     fixed: frozenset[str] = frozenset(),
+    instead: str = "",
 ) -> LevelVariances:
     """Return the products of contributions of rows to p estimates, by shared levels.
 
@@ -236,17 +238,24 @@ def level_products(
         is of residuals, the others are what residuals lack by each column of B. Those of groups
         are then by the covariance of the products themselves, :func:`_corrected`
     fixed : facets that are no sample, whose levels rows do not share by chance
+    instead : what needs less memory, if contributions of rows may not fit
+
+    Raises
+    ------
+    EstimationError
+        If they do not.
     """
     layout = LevelLayout.of(design, _sets(design, fixed), total)
     groups = tuple(layout.groups[s] for s in layout.sets)
-    sums: _Contributed = total(_contributed, contributions, groups, len(information))
+    sums: _Contributed = total(_contributed, contributions, groups, len(information), instead)
     of_sets = [_contracted(tables, tables) for tables in sums.tables]
     products = np.array([*of_sets, sums.of_rows])
     found = _level_variances(layout, information, exactly_shared(layout.sets, products), fixed)
     if root is None or not layout.sets:
         return found
     products = _corrected(layout.sets, found, sums, root)
-    return replace(found, shared=exactly_shared(layout.sets, products))
+    of_groups = tuple(tables[..., 1:] @ root.T for tables in sums.tables)
+    return replace(found, shared=exactly_shared(layout.sets, products), of_groups=of_groups)
 
 
 _STEPS, _CLOSE = 100, 1e-12
@@ -316,10 +325,21 @@ def _contracted(a: FloatArray, b: FloatArray) -> FloatArray:
     return np.asarray(np.tensordot(a, b, ((0, 2), (0, 2))))
 
 
+_OF_ROWS, _OF_GROUPS = 8.0, 3.0
+"""Copies of the contributions of rows, and of the tables of their sums, in memory."""
+
+
 def _contributed(
-    contributions: Contributions, groups: tuple[Groups, ...], p: int, chunk: Chunk
+    contributions: Contributions, groups: tuple[Groups, ...], p: int, instead: str, chunk: Chunk
 ) -> _Contributed:
     chunk = chunk if chunk.scores is None else chunk.single_scores
+    n, size = chunk.response.size, sum(g.size for g in groups)
+    if instead:
+        check_memory(
+            8.0 * p * (_OF_ROWS * n + _OF_GROUPS * size * (1.0 + p)),
+            f"contributions of {n:,} rows to {p:,} coefficients need",
+            instead,
+        )
     codes = dict(enumerate(chunk.compact_codes))
     of_rows, numbers = contributions(chunk)
     weighted = of_rows if chunk.counts is None else of_rows * chunk.counts[:, None]
