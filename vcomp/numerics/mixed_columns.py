@@ -10,7 +10,10 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.numerics.kernels import count_levels
-from vcomp.numerics.parallel import available_bytes, check_memory
+from vcomp.numerics.parallel import available_bytes, check_memory, slices
+
+_BLOCK = 2**16
+"""Rows whose levels are found at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,11 +42,14 @@ class MixedColumns:
 
         None if a row has several columns that are not 0, or a value that is not 1.
         """
-        n_entries = np.diff(self.sparse.indptr)
-        if (n_entries > 1).any() or not (self.sparse.data == 1.0).all():
-            return None
-        levels = np.full(n_entries.size, self.sparse_at.size, dtype=np.int32)
-        levels[n_entries == 1] = self.sparse.indices
+        starts, n = self.sparse.indptr, self.shape[0]
+        levels = np.full(n, self.sparse_at.size, dtype=np.int32)
+        for rows in slices(n, _BLOCK):  # rows may be as many as cells: no copies of all
+            n_entries = np.diff(starts[rows.start : rows.stop + 1])
+            own = slice(starts[rows.start], starts[rows.stop])
+            if (n_entries > 1).any() or not (self.sparse.data[own] == 1.0).all():
+                return None
+            levels[rows][n_entries == 1] = self.sparse.indices[own]
         return levels
 
     def toarray(self, free_bytes: Callable[[], float] = available_bytes) -> FloatArray:

@@ -23,7 +23,7 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk, Grid, TermDesign, find_combinations, number_combinations
 from vcomp.formula import WIDE
-from vcomp.numerics import MixedColumns
+from vcomp.numerics import MixedColumns, slices
 from vcomp.statistics.cross_products import CrossProducts, joined_gram
 
 _BLOCK = 2**20
@@ -128,12 +128,10 @@ def find_axis_columns(chunk: Chunk, grid: Grid) -> AxisColumns | None:
     for position, axis in enumerate(grid.axes):
         codes, size = chunk.level_codes(axis), grid.shape[position]
         row = np.empty(size, np.int64)
-        row[codes] = np.arange(codes.size)
-        known = levels[row]
-        if all(
-            np.array_equal(known[codes[at : at + _BLOCK]], levels[at : at + _BLOCK])
-            for at in range(0, codes.size, _BLOCK)
-        ):
+        for rows in slices(codes.size, _BLOCK):
+            row[codes[rows]] = np.arange(rows.start, rows.stop)
+        known, blocks = levels[row], slices(codes.size, _BLOCK)
+        if all(np.array_equal(known[codes[rows]], levels[rows]) for rows in blocks):
             return AxisColumns(position, columns, columns.sparse[row].toarray())
     return None
 

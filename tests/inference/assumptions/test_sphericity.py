@@ -100,6 +100,21 @@ def test_of_missing_cells_the_test_is_conservative_and_finds_large_ratios():
         assert low <= np.mean(found) <= high
 
 
+def test_columns_that_share_no_rows_have_no_difference():
+    rng = np.random.default_rng(2)
+    y = rng.normal(size=(2, 40, 3)) * np.array([1.0, 1.0, 3.0])
+    values = np.full((80, 6), np.nan)
+    values[:40, :3], values[40:, 3:] = y
+    C = np.array([[1.0, -1.0, 0.0], [1.0, 1.0, -2.0]]) / np.sqrt([[2.0], [6.0]])
+    S = np.zeros((4, 4))
+    for k in range(2):
+        S[2 * k :, 2 * k :][:2, :2] = 39.0 / 40.0 * C @ np.cov(y[k], rowvar=False) @ C.T
+    departure = np.square(S / (np.trace(S) / 4.0) - np.eye(4)).sum()
+    expected = stats.chi2.sf(39.0 * departure / 2.0, 4 * 5 / 2 - 1)
+    assert unequal_differences(values) == pytest.approx(expected, rel=1e-8)
+    assert unequal_differences(np.where(np.eye(6), 1.0, np.nan)[rng.integers(6, size=30)]) == 1.0
+
+
 def test_columns_without_contrasts_are_spherical_and_exact_dependence_is_not():
     common = np.arange(8.0)[:, None]
     assert unequal_differences(common + np.zeros(4)) == 1.0

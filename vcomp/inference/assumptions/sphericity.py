@@ -64,7 +64,7 @@ def unequal_differences(values: FloatArray) -> float:
 
     Returns
     -------
-    p-value, 1 of two columns
+    p-value, 1 if rows show one difference of columns or none
 
     References
     ----------
@@ -78,7 +78,7 @@ def unequal_differences(values: FloatArray) -> float:
 
     filled = ~np.isnan(values)
     kept = filled.sum(axis=1) > 1
-    M, p = filled[kept].astype(float), values.shape[1] - 1
+    M = filled[kept].astype(float)
     share = M / M.sum(axis=1, keepdims=True)
     expected = np.diag(M.sum(axis=0)) - M.T @ share
     y = np.where(filled[kept], values[kept], 0.0)
@@ -87,10 +87,12 @@ def unequal_differences(values: FloatArray) -> float:
     y -= M * (means - (share @ means)[:, None])
     S = y.T @ y
     d, P = np.linalg.eigh(expected)
-    root = P[:, 1:] / np.sqrt(np.maximum(d[1:], 1e-12 * d[-1]))  # means of rows have no variance
+    # Means of rows have no variance, and columns that share no rows, if indirectly, no difference.
+    shown = d > 1e-9 * d[-1]
+    root, p = P[:, shown] / np.sqrt(d[shown]), int(shown.sum())
     own = root.T @ S @ root
-    mean = np.trace(own) / p
-    if p == 1 or not mean > _ROUNDING * np.square(np.nan_to_num(values)).max():
+    mean = np.trace(own) / max(p, 1)
+    if p < 2 or not mean > _ROUNDING * np.square(np.nan_to_num(values)).max():
         return 1.0
     departure = float(np.square(own / mean - np.eye(p)).sum())
     df = np.trace(expected) / p - 1.0
