@@ -448,8 +448,7 @@ class WideFactor:
         there = codes > 0
         indptr = np.zeros(codes.size + 1, np.int32 if codes.size < 2**31 else np.int64)
         np.cumsum(there, dtype=indptr.dtype, out=indptr[1:])
-        indices = codes[there]
-        indices -= 1
+        indices = codes[there] - np.int32(1)
         shape = (codes.size, self.n_columns)
         return csr_array((np.ones(indices.size), indices, indptr), shape=shape)
 

@@ -42,11 +42,10 @@ class MixedColumns:
 
         None if a row has several columns that are not 0, or a value that is not 1.
         """
-        starts, n = self.sparse.indptr, self.shape[0]
-        levels = np.full(n, self.sparse_at.size, dtype=np.int32)
-        for rows in slices(n, _BLOCK):  # rows may be as many as cells: no copies of all
-            n_entries = np.diff(starts[rows.start : rows.stop + 1])
-            own = slice(starts[rows.start], starts[rows.stop])
+        levels = np.full(self.shape[0], self.sparse_at.size, dtype=np.int32)
+        for rows in slices(levels.size, _BLOCK):  # rows may be as many as cells: no copies of all
+            starts = self.sparse.indptr[rows.start : rows.stop + 1]
+            n_entries, own = np.diff(starts), slice(starts[0], starts[-1])
             if (n_entries > 1).any() or not (self.sparse.data[own] == 1.0).all():
                 return None
             levels[rows][n_entries == 1] = self.sparse.indices[own]

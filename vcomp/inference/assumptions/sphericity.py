@@ -85,12 +85,11 @@ def unequal_differences(values: FloatArray) -> float:
     y -= M * (share * y).sum(axis=1, keepdims=True)
     means = np.linalg.lstsq(expected, y.sum(axis=0), rcond=None)[0]
     y -= M * (means - (share @ means)[:, None])
-    S = y.T @ y
     d, P = np.linalg.eigh(expected)
     # Means of rows have no variance, and columns that share no rows, if indirectly, no difference.
     shown = d > 1e-9 * d[-1]
     root, p = P[:, shown] / np.sqrt(d[shown]), int(shown.sum())
-    own = root.T @ S @ root
+    own = root.T @ (y.T @ y) @ root
     mean = np.trace(own) / max(p, 1)
     if p < 2 or not mean > _ROUNDING * np.square(np.nan_to_num(values)).max():
         return 1.0
