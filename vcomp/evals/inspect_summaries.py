@@ -128,7 +128,7 @@ class Summaries(NamedTuple):
 
 
 def parsed_together(texts: Sequence[tuple[str, str]]) -> Summaries | None:
-    """Return summaries whose values have the types of the first; None if many may differ.
+    """Return summaries whose values have the types of the first; None if one may differ.
 
     Parameters
     ----------
@@ -154,8 +154,7 @@ def parsed_together(texts: Sequence[tuple[str, str]]) -> Summaries | None:
     is_odd |= _may_differ(columns["input"], pc.starts_with, pc.ends_with)
     # Targets are joined, and may begin and end anywhere.
     is_odd |= _may_differ(target, pc.match_substring, pc.match_substring)
-    if is_odd.sum() * _MANY > len(texts):
-        return None
+    is_odd |= is_odd.sum() * _MANY > len(texts)
     join = pc.binary_join_element_wise
     names = join(
         "samples/", items.cast(pa.string()), "_epoch_", epochs.cast(pa.string()), ".json", ""
@@ -168,7 +167,7 @@ def parsed_together(texts: Sequence[tuple[str, str]]) -> Summaries | None:
 
 
 _MANY = 8
-"""One by this number of samples may be read one by one in a part."""
+"""If more than one by this number of samples is odd, all of a part are read one by one."""
 
 
 def _may_differ(texts: Any, begins: Callable[..., Any], ends: Callable[..., Any]) -> BoolArray:

@@ -237,6 +237,9 @@ def _levels(numbers: IntArray, known: Mapping[Any, int]) -> pd.Categorical:
     """Return levels that are text from numbers; None is missing, 1 and "1" are one level."""
     import pandas as pd
 
+    if {*map(type, known)} == {int}:  # no two of which are one level
+        levels: Any = pd.Index(list(map(str, known)))
+        return pd.Categorical.from_codes(numbers, levels, validate=False)
     texts: dict[Any, int] = {}
     places = [
         -1 if v is None or v != v else texts.setdefault(as_text(v), len(texts)) for v in known
