@@ -36,6 +36,12 @@ _TIMERS = {
 }
 """Settings of Dask whose defaults take a tenth of a processor by the clock, however idle."""
 
+_ALLOCATION = {
+    f"distributed.nanny.pre-spawn-environ.MALLOC_{name}_THRESHOLD_": 2**27
+    for name in ("TRIM", "MMAP")
+}
+"""By default workers return freed memory at once, and fill every array with new pages."""
+
 _LONG = 20.0
 """A call that takes longer is not repeated."""
 
@@ -182,7 +188,7 @@ def on_dask(path: Path, row_groups: int, work: Callable[[Any], str]) -> Iterator
 
     cluster = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with (
-        dask.config.set(_TIMERS),
+        dask.config.set(_TIMERS | _ALLOCATION),
         distributed.LocalCluster(**cluster) as of,
         distributed.Client(of, direct_to_workers=True) as client,
     ):

@@ -14,7 +14,7 @@ from tests.helpers.cases import alternately
 from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import DESIGNS, unbalanced
 from tests.helpers.unit_probes import AllUnits
-from vcomp.estimators.likelihood import iterative, iterative_context, sparse_equations
+from vcomp.estimators.likelihood import iterative, iterative_context
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood
 from vcomp.estimators.likelihood.iterative_context import iterative_memory
@@ -488,13 +488,12 @@ def test_memory_is_estimated_before_it_is_taken():
         IterativeLikelihood(stats, reml=True, free_bytes=lambda: 0.5 * few)
 
 
-def test_a_graph_that_hangs_together_too_loosely_is_refused(monkeypatch):
-    monkeypatch.setattr(sparse_equations, "_MAX_PRODUCTS", 3)
+def test_a_graph_that_hangs_together_too_loosely_is_refused():
     stats = statistics_of("y ~ (1|a) + (1|b)", crossed(3000, 150, 300))
     equations = build_sparse_equations(stats, (1, 0))
     b = np.random.default_rng(1).normal(size=(150, 2))
     with pytest.raises(EstimationError, match="in 3 steps"):
-        equations.at(np.array([1.0, 1.0, 1.0])).solve(b, None, 1e-8)
+        equations.at(np.array([1.0, 1.0, 1.0])).solve(b, None, 1e-8, most_products=3)
 
 
 def test_probes():

@@ -159,6 +159,7 @@ class SparseSystem:
         b: FloatArray,
         start: FloatArray | None,
         tol: float | FloatArray,
+        most_products: int = _MAX_PRODUCTS,
     ) -> Solved:
         """Solve S x = b, in the memory of `b` and `start`.
 
@@ -167,6 +168,7 @@ class SparseSystem:
         b : right-hand sides, (m, c)
         start : first values, zeros if None
         tol : as a share of the right-hand side; it may be one for each
+        most_products : number of products with S after which it is given up
 
         Raises
         ------
@@ -184,11 +186,11 @@ class SparseSystem:
             b,
             start,
             tol=tol,
-            max_iter=_MAX_PRODUCTS,
+            max_iter=most_products,
         )
         if not solved.converged:
             raise EstimationError(
-                f"the equations of the iterative engine did not converge in {_MAX_PRODUCTS:,} "
+                f"the equations of the iterative engine did not converge in {most_products:,} "
                 "steps: groups are too loosely connected, or components differ by many orders of "
                 "magnitude; use engine='blocked' if it fits into memory, or leave out a term with "
                 "almost no variance"
@@ -308,8 +310,7 @@ class NearInverse:
         """Return what each probe z adds to the two diagonals, with x = S⁻¹z."""
         system, by_M = self._system, self._by_M(z)
         rest = x - self._H @ (self._L @ (self._H.T @ z)) - by_M
-        together = system.lead_of(np.hstack([z, rest, by_M]))
-        of_z, between, of_M = np.hsplit(together, 3)
+        of_z, between, of_M = np.hsplit(system.lead_of(np.hstack([z, rest, by_M])), 3)
         apart = system.product(by_M, of_M) - system.diagonal[:, None] * by_M
         return Samples(of_z * between, z * (rest + self._by_M(apart)), between, rest, z)
 

@@ -39,7 +39,6 @@ from vcomp.statistics.batches.collapsed_cells import (
 )
 from vcomp.statistics.batches.passes import (
     Coder,
-    FirstPass,
     cells_of,
     check_rows,
     check_scores,
@@ -179,8 +178,7 @@ def _cells(coder: Coder, powers: bool, part: CompleteRows) -> CellTable:
 
 def _of_fixed_part(formula: Formula, part: CompleteRows) -> pd.DataFrame:
     """Return the columns of the fixed part and of slopes, to be sent."""
-    names = formula.covariates
-    return part.frame[[name for name in part.frame.columns if name in names]]
+    return part.frame[[name for name in part.frame.columns if name in formula.covariates]]
 
 
 def _collapsed_part(coder: Coder, plan: CollapsePlan, part: CompleteRows) -> _Moving:
@@ -234,9 +232,7 @@ class _Partitions:
     def each_result(self, n: int, of: Callable[..., Any], *known: Any) -> Iterator[Any]:
         """Yield `of(*known, part)` for each partition of `n` rows in all, after the first pass."""
         dask: Any = import_module("dask")
-        results, _ = self._results(self._work(of, known))
-        waiting = list(dask.persist(*results))
-        del results
+        waiting = list(dask.persist(*self._results(self._work(of, known))[0]))
         yield from _fetched(waiting, 1 + _ROWS * len(waiting) // (n + 1))
 
     def total(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
@@ -261,17 +257,16 @@ class _Partitions:
         return _Work(of, known, self._formula, self._scope, self._columns)
 
     def _summed(self, work: _Work) -> Any:
-        dask: Any = import_module("dask")
         if self._first is None:
             return self._of_first_pass(work)
-        return dask.compute(_tree(*self._results(work)))[0]
+        return _tree(*self._results(work)).compute()
 
     def _results(self, work: _Work) -> tuple[list[Any], Any]:
         """Return the delayed results of work that knows the survey, as :meth:`_each_by`."""
         dask: Any = import_module("dask")
         # Values that all tasks need are sent once, not with each task.
         sent = dask.delayed(work.without_survey(), traverse=False)
-        return self._each_by(_of_partition, dask.delayed(_at_worker)(sent, self._first))
+        return self._each_by(_of_partition, dask.delayed(_Work.completed)(sent, self._first))
 
     def _of_first_pass(self, work: _Work) -> Any:
         """Return the sum over all rows; few rows are kept on their workers."""
@@ -406,9 +401,9 @@ class _Work:
 
         return replace(self, known=tuple(map(with_it, self.known)))
 
-    def completed(self, first: FirstPass) -> _Work:
+    def completed(self, first: _Found) -> _Work:
         """Return the work with the survey of the first pass."""
-        work = self._with_survey(first.survey.of_used_levels())
+        work = self._with_survey(first.sum.survey.of_used_levels())
         if not work.collapses:
             return work
         return replace(work, known=(*work.known, collapse_plan(work.known[0].coding)))
@@ -431,10 +426,6 @@ class _Found:
 
     def __add__(self, other: _Found) -> _Found:
         return _Found(self.sum + other.sum, self.are_kept and other.are_kept)
-
-
-def _at_worker(work: _Work, first: _Found) -> _Work:
-    return work.completed(first.sum)
 
 
 def _read_partition(frame: pd.DataFrame, work: _Work) -> _Read:
