@@ -442,7 +442,8 @@ def maximum_of_correlated(loadings: FloatArray) -> Tail:
     m, r = loadings.shape
     few = np.clip(_MOST_VALUES // m, _FEWEST, _POINTS_OF_EACH * m)
     n = 2 ** int(np.log2(few))
-    points = qmc.Sobol(r + 2, rng=np.random.default_rng(0)).random(n)
+    # seed=, as scipy 1.14 has no rng=
+    points = qmc.Sobol(r + 2, seed=np.random.default_rng(0)).random(n)
     chosen = np.minimum((points[:, 1] * m).astype(np.int64), m - 1)
     beyond, log_tails = np.log1p(-points[:, 0]), log_ndtr(-_KNOTS)
     normal = ndtri(np.maximum(points[:, 2:], 1e-300))
@@ -525,7 +526,7 @@ def probabilities_of_best(
     distances = np.sqrt(np.square(root - root[top]).sum(axis=1))
     n = 2 ** int(np.log2(np.clip(_VALUES_AT_ONCE // k, _FEWEST_DRAWS, _DRAWS)))
     for scramble in range(_SCRAMBLES):
-        points = qmc.Sobol(r + 1, rng=np.random.default_rng(scramble)).random(n)
+        points = qmc.Sobol(r + 1, seed=np.random.default_rng(scramble)).random(n)
         first, drawn = np.split(ndtri(np.clip(points, 1e-300, 1.0 - 2.0**-53)), [1], axis=1)
         if np.isfinite(df):
             # Each quantile of χ² is solved for, and their logarithm is smooth: nine digits.
