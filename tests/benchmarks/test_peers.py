@@ -46,3 +46,15 @@ def test_memory_is_below_the_peers_from_a_million_rows():
     for (data, program), theirs in gib.items():
         if program == "GPBoost iterative" and rows[data] >= 1_000_000:
             assert gib[data, "vcomp REML"] < theirs
+
+
+def test_a_fit_adds_less_than_a_third_of_the_peers_memory():
+    """To what the process has in the smallest fits, where levels meet at random."""
+    gib = {(x["data"], x["program"]): float(x["gib"]) for x in read() if x["gib"]}
+    large = [x["data"] for x in read() if int(x["rows"]) >= 100_000 and " × " in x["data"]]
+    for data in dict.fromkeys(large):
+        ours, theirs = (
+            gib[data, program] - gib["pupils, 30 schools", program]
+            for program in ("vcomp REML", "GPBoost iterative")
+        )
+        assert ours < theirs / 3.0 or theirs < 0.05
