@@ -1421,7 +1421,9 @@ def test_models_may_have_few_of_the_items():
 def test_without_memory_for_errors_of_pairs_they_have_one(monkeypatch):
     _, data = of_alike(np.random.default_rng(4), spread=(1.0, 0.3, 0.3))
     monkeypatch.setattr(influences, "check_memory", partial(check_memory, free_bytes=lambda: 1e4))
-    assert vcomp.evals.study(data).cov_type == "model"
+    with pytest.warns(vcomp.VcompWarning, match="pairs have one .* use cov_type='model'"):
+        assert vcomp.evals.study(data).cov_type == "model"
+    assert vcomp.evals.study(data, cov_type="model").cov_type == "model"
     with pytest.raises(vcomp.EstimationError, match=r"contributions of 240 rows to 3 .* are free"):
         vcomp.evals.study(data, cov_type="robust")
 

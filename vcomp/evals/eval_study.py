@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
@@ -63,6 +62,7 @@ from vcomp.exceptions import (
     check_one_of,
     did_you_mean,
     guarded,
+    warn,
 )
 from vcomp.gtheory import DStudy
 from vcomp.inference.hypotheses import CovarianceOfFixed
@@ -648,8 +648,11 @@ def study(
     means_by = partial(compared, fit, roles, table[system].iloc[0], weights, test, alpha)
     own = None
     if vary_unequally(roles, table):
-        with suppress(EstimationError):  # as without memory for errors that were not asked for
+        try:
             own = means_by("robust")
+        except EstimationError as error:  # as without memory
+            if cov_type is None:
+                warn(f"pairs have one standard error, though differences vary unequally: {error}")
     unequal = own[1] if own is not None and are_unequal(own[1]) else None
     # With an error of each pair, Tukey's test (of Games and Howell) rejects too often.
     by = cov_type or ("model" if unequal is None or test == "tukey" else "robust")

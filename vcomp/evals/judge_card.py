@@ -167,7 +167,7 @@ class JudgeCard(display.Printed):
         import pandas as pd
 
         a, J, M = self._answers, len(self.judges), len(self._answers.models)
-        values = errors = low = high = np.full((M, J), np.nan)
+        placed = np.full((4, M, J), np.nan)
         if a.means is not None and J > 1 and M > 1:
             parts = [
                 shifts(a.means[a.model_of == m], a.item_of[a.model_of == m], self._n_items)
@@ -180,9 +180,9 @@ class JudgeCard(display.Printed):
                     _less_mean(found.values, J), _less_mean(found.deviations, J)
                 )
                 ends = centred.joint_limits(self.alpha)
-                values, errors, low, high = (
-                    _placed(x, known, (M, J)) for x in (centred.values, centred.std_error, *ends)
-                )
+                numbers = np.array([centred.values, centred.std_error, *ends])
+                placed[:, known] = numbers.reshape(4, len(known), J)
+        values, errors, low, high = placed.reshape(4, M * J)
         of_models, of_judges = self.families
         model, judge = np.indices((M, J)).reshape(2, -1)
         own = [
@@ -194,10 +194,10 @@ class JudgeCard(display.Printed):
                 self.names.judge: [self.judges[j] for j in judge],
                 self.names.model: [a.models[m] for m in model],
                 "own": np.array(own, dtype=bool),
-                "estimate": values.ravel(),
-                "std_error": errors.ravel(),
-                "low": low.ravel(),
-                "high": high.ravel(),
+                "estimate": values,
+                "std_error": errors,
+                "low": low,
+                "high": high,
             }
         )
 
@@ -546,12 +546,6 @@ def _less_mean(values: FloatArray, J: int) -> FloatArray:
     """Return values of models × judges less the means over models."""
     shaped = values.reshape(*values.shape[:-1], -1, J)
     return (shaped - shaped.mean(axis=-2, keepdims=True)).reshape(values.shape)
-
-
-def _placed(values: FloatArray, models: list[int], shape: tuple[int, int]) -> FloatArray:
-    out = np.full(shape, np.nan)
-    out[models] = values.reshape(len(models), shape[1])
-    return out
 
 
 @guarded
