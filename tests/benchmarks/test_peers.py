@@ -25,8 +25,10 @@ def test_every_line_was_measured_or_says_why_not():
 def test_ten_times_as_fast_where_levels_meet_at_random():
     cpu, rows = seconds(), {x["data"]: int(x["rows"]) for x in read()}
     large = {data for data, n in rows.items() if n >= 100_000 and " × " in data}
-    assert len(large) == 6
-    for data in large:
+    ended = {data for data in large if (data, "GPBoost iterative") in cpu}
+    assert len(large) == 10
+    assert len(ended) == 7
+    for data in ended:
         assert cpu[data, "vcomp REML"] < 0.1 * cpu[data, "GPBoost iterative"]
 
 
@@ -35,9 +37,10 @@ def test_exact_fits_of_ten_thousand_rows_take_up_to_twice_as_long_as_the_peer():
     assert 1.5 < cpu[data, "vcomp REML"] / cpu[data, "GPBoost iterative"] <= 2.0
 
 
-def test_monte_carlo_errors_are_below_a_thousandth_of_a_standard_error():
+def test_monte_carlo_errors_are_below_a_hundredth_of_a_standard_error():
+    """Above it a fit goes on with more probes."""
     shares = [float(x["share"]) for x in read() if x["program"].startswith("vcomp")]
-    assert max(shares) < 0.001
+    assert 0.0 < max(shares) < 0.01
 
 
 def test_memory_is_below_the_peers_from_a_million_rows():
@@ -52,7 +55,7 @@ def test_a_fit_adds_less_than_a_third_of_the_peers_memory():
     """To what the process has in the smallest fits, where levels meet at random."""
     gib = {(x["data"], x["program"]): float(x["gib"]) for x in read() if x["gib"]}
     large = [x["data"] for x in read() if int(x["rows"]) >= 100_000 and " × " in x["data"]]
-    for data in dict.fromkeys(large):
+    for data in {data for data in large if (data, "GPBoost iterative") in gib}:
         ours, theirs = (
             gib[data, program] - gib["pupils, 30 schools", program]
             for program in ("vcomp REML", "GPBoost iterative")
