@@ -15,9 +15,10 @@ import random
 import struct
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -143,16 +144,11 @@ def _archive(path: Path, n: int, k: int) -> None:
         ends = [("_journal/start.json", header), ("header.json", header)]
         start, end = ((name, _packed(json.dumps(one).encode())) for name, one in ends)
         summaries = ("summaries.json", (sink.getvalue().to_pybytes(), size, crc))
-        _write_members(file, _chained([start], samples, [summaries, end]))
+        _write_members(file, chain([start], samples, [summaries, end]))
 
 
 def _packed(text: bytes) -> tuple[bytes, int, int]:
     return pa.compress(text, "zstd", asbytes=True), len(text), zlib.crc32(text)
-
-
-def _chained(*parts: Iterable[Any]) -> Iterator[Any]:
-    for part in parts:
-        yield from part
 
 
 def _joined(texts: Iterator[str]) -> Iterator[bytes]:

@@ -182,9 +182,8 @@ class EliminatedGroups:
     def __init__(self, groups: NestedGroups, c: FloatArray) -> None:
         self.groups, self.last = groups, len(groups.above)
         self.c = c.reshape(self.last + 2, -1, 1, 1, groups.sizes[0].size)
-        s2 = self.c[-1]
-        A = groups.n / groups.spread(s2, self.last)
-        levels, log_det = [], groups.totals(groups.n, self.last) * np.log(s2)
+        A = groups.n / groups.spread(self.c[-1], self.last)
+        levels, log_det = [], groups.totals(groups.n, self.last) * np.log(self.c[-1])
         for depth in range(self.last, -1, -1):
             inside = groups.spread(self.c[depth], depth) * A
             log_det = log_det + groups.totals(np.log1p(inside), depth)
@@ -271,7 +270,7 @@ class EliminatedGroups:
                 dA = groups.upward(da, depth)
         return found_A[::-1], found_a[::-1]
 
-    # Quadratic forms, at levels with axes for columns and vectors (of_strata) -------------------
+    # Quadratic forms ----------------------------------------------------------------------------
 
     def gram(self, away: list[FloatArray], within: FloatArray) -> FloatArray:
         """Return B'V⁻¹B, (B, S, b, b), from differences of means and products within groups."""
@@ -362,53 +361,52 @@ class NestedCovariance:
             for i in range(0, vectors, step)
         ]
         self._within = columns.within
-        self._depth = len(self._groups.above)
 
     def log_det_and_gram(self, c: FloatArray) -> tuple[float, FloatArray]:
         """Return log|V| and B'V⁻¹B."""
         point = EliminatedGroups(self._groups, c)
         within, gram = self._within[None, None], _NOTHING
         for batch in self._batches:
-            gram = gram + point.gram(point.differences(batch, self._depth), within)
+            gram = gram + point.gram(point.differences(batch, point.last), within)
             within = np.zeros_like(within)
         return float(point.log_det[0, 0]), gram[0, 0]
 
     def forms(self, c: FloatArray) -> Forms:
         """Return all forms at components `c`."""
-        point = EliminatedGroups(self._groups, c)
-        used = range(c.size)
+        point, used = EliminatedGroups(self._groups, c), range(c.size)
         traces, squares = point.traces_and_squares(used)
         within = self._within[None, None]
         gram = first = second = _NOTHING
         for batch in self._batches:
-            away = point.differences(batch, self._depth)
+            away = point.differences(batch, point.last)
             gram = gram + point.gram(away, within)
             own_first, own_second = point.quadratics(away, within, used)
             first, second = first + own_first, second + own_second
             within = np.zeros_like(within)
-        log_det = float(point.log_det[0, 0])
-        return Forms(log_det, *(x[0, 0] for x in (traces, squares, gram, first, second)))
+        found = point.log_det, traces, squares, gram, first, second
+        return Forms(*(x[0, 0] for x in found))
 
-    def _solved(self, c: FloatArray, means: FloatArray) -> tuple[list[FloatArray], FloatArray]:
+    def _solved(
+        self, point: EliminatedGroups, means: FloatArray
+    ) -> tuple[list[FloatArray], FloatArray]:
         """Return Z_l'V⁻¹x of each grouping (q_l, b, r), and means less their predictions.
 
         Parameters
         ----------
-        c : components
+        point : the groups at some components
         means : (1, b, r, q) means of columns x in the innermost groups
         """
-        point = EliminatedGroups(self._groups, c)
-        delta = point.deviations(point.differences(means, self._depth))
+        delta = point.deviations(point.differences(means, point.last))
         sums = [level.a * d for level, d in zip(point.levels, delta, strict=True)]
         rest = delta[-1] / point.levels[-1].shrink
         return [x[0].transpose(2, 0, 1) for x in sums], rest[0].transpose(2, 0, 1)
 
     def squares_of(self, c: FloatArray, weights: FloatArray) -> FloatArray:
         """Return r'V⁻¹K_l V⁻¹r of the column r = B `weights`, (L + 1,)."""
-        squares = np.zeros(c.size)
+        point, squares = EliminatedGroups(self._groups, c), np.zeros(c.size)
         squares[-1] = weights @ self._within @ weights
         for batch in self._batches:
-            sums, rest = self._solved(c, np.tensordot(weights, batch, (0, 1))[:, None])
+            sums, rest = self._solved(point, np.tensordot(weights, batch, (0, 1))[:, None])
             squares[:-1] += [np.vdot(x, x) for x in sums]
             squares[-1] += np.vdot(self._groups.n[:, None, None] * rest, rest)
         squares[-1] /= c[-1] ** 2
@@ -416,7 +414,8 @@ class NestedCovariance:
 
     def projections(self, c: FloatArray) -> tuple[FloatArray, ...]:
         """Return Z_l'V⁻¹B of every grouping, (q_l, b, r)."""
-        return tuple(self._solved(c, self._means.transpose(1, 2, 0)[None])[0])
+        point = EliminatedGroups(self._groups, c)
+        return tuple(self._solved(point, self._means.transpose(1, 2, 0)[None])[0])
 
     def project(self, c: FloatArray, means: FloatArray) -> tuple[list[FloatArray], FloatArray]:
         """Return Z_l'V⁻¹x of each grouping, and the predictions μ of the innermost groups.
@@ -428,7 +427,8 @@ class NestedCovariance:
         c : components
         means : (q, b, r) means of columns x in the innermost groups
         """
-        sums, rest = self._solved(c, means.transpose(1, 2, 0)[None])
+        point = EliminatedGroups(self._groups, c)
+        sums, rest = self._solved(point, means.transpose(1, 2, 0)[None])
         return sums, means - rest
 
     def spread(self, grouping: int, values: FloatArray) -> FloatArray:
@@ -445,11 +445,11 @@ class NestedCovariance:
         """
         levels = EliminatedGroups(self._groups, c).levels
         used = np.zeros_like(levels[0].A)  # 1 − κ, eq. (3.7)
-        for depth in range(1, min(grouping, self._depth) + 1):
+        for depth in range(1, min(grouping + 1, len(levels))):
             above = levels[depth - 1]
             share = (c[depth - 1] * above.A + used) / (above.shrink * above.A)
             used = levels[depth].a * self._groups.downward(share, depth)
-        if grouping > self._depth:
+        if grouping == len(levels):
             n, innermost = self._groups.n, levels[-1]
             left_of_group = (c[-2] * innermost.A + used) / innermost.shrink
             return ((n * others + own * left_of_group) / (n * c[-1])).ravel()
