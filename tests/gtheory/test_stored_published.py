@@ -73,13 +73,17 @@ def test_a_d_study_of_a_fit_is_stored_unless_intervals_need_more(tmp_path):
     assert vcomp.DStudy.from_json(advised.to_json()).table.equals(advised.table)
 
 
-@pytest.mark.parametrize("interval", ["auto", "robust", "wald"])
-def test_a_stored_study_of_a_fit_answers_all_that_the_study_does(interval):
+def _study(interval):
     rng = np.random.default_rng(5)
     p, i = (axis.ravel() for axis in np.indices((24, 12)))
     y = rng.normal(size=24)[p] + rng.normal(size=12)[i] + rng.normal(size=p.size)
     res = vcomp.fit("y ~ (1|p) + (1|i)", pd.DataFrame({"p": p, "i": i, "y": y}))
-    study = res.dstudy(object="p", i=[5, 10], interval=interval)
+    return res.dstudy(object="p", i=[5, 10], interval=interval)
+
+
+@pytest.mark.parametrize("interval", ["auto", "robust", "wald"])
+def test_a_stored_study_of_a_fit_answers_all_that_the_study_does(interval):
+    study = _study(interval)
     again = vcomp.DStudy.from_json(study.to_json())
     assert again.source.interval == study.source.interval
     for asked in (
@@ -90,3 +94,19 @@ def test_a_stored_study_of_a_fit_answers_all_that_the_study_does(interval):
     ):
         pd.testing.assert_frame_equal(asked(again), asked(study), rtol=1e-14)
     assert str(again.summary()) == str(study.summary())
+
+
+def test_a_study_stored_without_influences_is_printed_and_plans_under_normal_effects():
+    study = _study("robust")
+    stored = json.loads(study.to_json())
+    assert stored["source"]["interval"] == "robust"
+    stored["source"] = "robust"  # as versions before influences wrote it
+    again = vcomp.DStudy.from_json(json.dumps(stored))
+    pd.testing.assert_frame_equal(again.table, study.table)
+    assert again.required(0.9).table["n"].equals(study.required(0.9).table["n"])
+    normal = _study("mls").required(0.9).table
+    pd.testing.assert_frame_equal(
+        again.required(0.9).table[["low", "high"]], normal[["low", "high"]]
+    )
+    assert "no influences were stored" in str(again.summary())
+    assert str(again.summary().tables[0]) == str(study.summary().tables[0])

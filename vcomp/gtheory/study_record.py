@@ -69,18 +69,23 @@ def _local_name(source: IntervalSource) -> str | Json:
 
 def _of_components(stored_source: Any, plain: Json) -> IntervalSource:
     """Return intervals from the stored components."""
-    components, name, reason = (
-        from_plain(VarianceComponents, plain["components"]),
-        stored_source,
-        "",
-    )
+    components = from_plain(VarianceComponents, plain["components"])
+    name, reason = stored_source, ""
     if isinstance(stored_source, dict):
-        name, reason = stored_source["interval"], stored_source["reason"]
-        levels = stored_source["levels"]
+        name, levels, reason = (stored_source[key] for key in ("interval", "levels", "reason"))
         if levels is not None:
             components = replace(components, levels=from_plain(LevelVariances, levels))
+    elif name == "robust":  # of a version that did not store influences
+        name = "mls"
     mean = NO_MEAN if plain["mean"] is None else from_plain(MeanOfScores, plain["mean"])
     return FromComponents(components, name, plain["negative"], mean.beta, mean.cov_beta, reason)
+
+
+def _notes(notes: list[str], plain: Json) -> tuple[str, ...]:
+    """Return stored notes, and what a version that did not store influences has to add."""
+    if plain["source"] != "robust":
+        return tuple(notes)
+    return (*notes, "Intervals of other plans treat effects as normal: no influences were stored.")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -108,7 +113,7 @@ class StudyRecord:
     negative: Projected
     columns: Mapping[str, FloatArray]
     interval_methods: Mapping[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = field(metadata=stored(read=_notes))
     source: IntervalSource = field(metadata=stored(write=_local_name, read=_of_components))
     mean: MeanOfScores | None = None
     residuals: VarianceComponents | None = None
@@ -394,12 +399,10 @@ def _on_known(names: Sequence[str], why: str) -> list[str]:
 def _on_negative(components: VarianceComponents, used: UsedComponents) -> list[str]:
     notes = []
     for name, value in zip(components.names, components.values, strict=True):
-        if name not in used.zeroed and not value < 0:
-            continue
         symbol = f"σ²({name}) = {display.number(value)}"
         if name in used.zeroed:
             notes.append(f'{symbol} is replaced by 0 (negative="keep" would use it as estimated).')
-        else:
+        elif value < 0:
             notes.append(f'{symbol} is negative and used as estimated (negative="keep").')
     return notes
 

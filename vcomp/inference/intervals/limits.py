@@ -340,8 +340,7 @@ class FromComponents:
         if squares is None and self.interval == "robust":
             raise EstimationError(
                 "interval='robust' needs the rows of a fit with standard errors; published "
-                "components and D-studies stored without the influences of their levels have "
-                "interval='mls': dstudy(…, interval='mls')"
+                "components have interval='mls': dstudy(…, interval='mls')"
             )
         if squares is None:
             raise EstimationError(
