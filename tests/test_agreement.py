@@ -10,7 +10,7 @@ import vcomp
 from tests.helpers import pages
 from tests.helpers.pages import ROOT, VALUES, wrong_commands, wrong_python
 from vcomp.estimators.registry import METHODS
-from vcomp.inference.intervals.limits import LOCAL_INTERVALS
+from vcomp.inference.intervals import IntervalName
 from vcomp.ir.rank.correlation import AccuracyEstimator, TauInterval
 
 LINKED = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md")
@@ -45,8 +45,7 @@ def test_every_command_is_explained():
 def test_the_page_of_options_has_the_values_of_the_registries():
     assert VALUES["method"] == set(METHODS)
     assert VALUES["estimator"] == set(get_args(AccuracyEstimator))
-    of_results = {*LOCAL_INTERVALS, "profile", "bootstrap"}
-    assert VALUES["interval"] == {*of_results, *get_args(TauInterval), "mover"}
+    assert VALUES["interval"] == {*get_args(IntervalName), *get_args(TauInterval), "mover"}
 
 
 @pytest.mark.parametrize(

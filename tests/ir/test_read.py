@@ -183,6 +183,19 @@ def test_runs_and_judgements(track):
     assert score_runs(runs, qrels, "P@1").scores.tolist() == p1.scores.tolist()
 
 
+def test_a_measure_of_ones_own(track):
+    import ir_measures
+
+    def first_is_relevant(qrels, run):
+        best = run.sort_values("score", ascending=False)["doc_id"].iloc[0]
+        return float(qrels.loc[qrels["doc_id"] == best, "relevance"].gt(0).any())
+
+    own = ir_measures.define_byquery(first_is_relevant, name="First")
+    found = score_runs(*track, [own, "P@1"])
+    assert list(found) == ["First", "P@1"]
+    np.testing.assert_array_equal(found["First"].scores, found["P@1"].scores)
+
+
 def test_what_is_wrong_with_runs_is_said(track):
     runs, qrels = track
     with pytest.raises(DataError, match="does not know the measure 'AQ@10': measure not found"):

@@ -15,7 +15,7 @@ from vcomp.inference.intervals import (
     Combined,
     IntervalName,
     IntervalSource,
-    check_local_interval,
+    check_interval,
     check_source,
     plugged_source,
 )
@@ -28,7 +28,6 @@ IntervalMethod: TypeAlias = "IntervalName | IntervalSource | resampling.Replicat
 _REPLICATES = 1000
 """Number of replicates for ``interval="bootstrap"``."""
 
-_OTHERS = ("profile", "bootstrap")
 _OF_FACETS = {
     "jackknife": "jackknife",
     "resample": "resample",
@@ -111,7 +110,7 @@ def source_of(
         plugged = plugged_source(interval, record.tables.components)
         if plugged is not None:
             return plugged
-    check_local_interval(interval, _OTHERS)
+    check_interval(interval)
     return record.of_components(interval, negative)
 
 

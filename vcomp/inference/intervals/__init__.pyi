@@ -17,7 +17,7 @@ from .limits import FromComponents as FromComponents
 from .limits import IntervalName as IntervalName
 from .limits import IntervalSource as IntervalSource
 from .limits import Limits as Limits
-from .limits import check_local_interval as check_local_interval
+from .limits import check_interval as check_interval
 from .limits import check_source as check_source
 from .limits import note_on_scores as note_on_scores
 from .limits import plugged_source as plugged_source

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 import numpy as np
 
@@ -71,12 +71,12 @@ BELOW_ZERO = "where an estimate is 0 or below, the upper limit is kept from bein
 _ONE_ERROR = 0.3173105078629141
 """α of an interval of ± one standard error, 68 % confidence."""
 
-IntervalName: TypeAlias = Literal[
-    "auto", "robust", "mls", "f", "satterthwaite", "wald", "log", "profile", "bootstrap"
-]
+_LocalName: TypeAlias = Literal["auto", "robust", "mls", "f", "satterthwaite", "wald", "log"]
+
+IntervalName: TypeAlias = Literal[_LocalName, "profile", "bootstrap"]
 """Names of ways to make intervals; the last two need the rows of a fit."""
 
-LOCAL_INTERVALS = ("auto", "robust", "mls", "f", "satterthwaite", "wald", "log")
+LOCAL_INTERVALS: tuple[str, ...] = get_args(_LocalName)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,7 +176,7 @@ class FromComponents:
     reason: str = ""
 
     def __post_init__(self) -> None:
-        check_local_interval(self.interval)
+        check_interval(self.interval, LOCAL_INTERVALS)
         if self.interval != "auto" or self.components.levels is None:
             return
         # None for a fit that did not converge
@@ -544,7 +544,7 @@ def note_on_scores(
     return (f"{note}; intervals ({words}) {assume}.",)
 
 
-def check_local_interval(interval: str, others: tuple[str, ...] = ()) -> None:
+def check_interval(interval: str, known: tuple[str, ...] = get_args(IntervalName)) -> None:
     """Check the name of an interval.
 
     Raises
@@ -552,9 +552,9 @@ def check_local_interval(interval: str, others: tuple[str, ...] = ()) -> None:
     EstimationError
         If it is not known; the message lists the methods.
     """
-    if interval not in (*LOCAL_INTERVALS, *others):
-        known = ", ".join(map(repr, (*LOCAL_INTERVALS, *others)))
-        raise EstimationError(f"interval={interval!r} is not known; intervals are {known}")
+    if interval not in known:
+        names = ", ".join(map(repr, known))
+        raise EstimationError(f"interval={interval!r} is not known; intervals are {names}")
 
 
 def check_source(interval: object) -> IntervalSource:
