@@ -228,6 +228,21 @@ def test_a_model_that_is_always_right_has_an_error():
     assert graded.loc["m3", "high"] > 2.0
 
 
+@pytest.mark.parametrize("cov_type", ["model", "robust", None])
+def test_models_that_are_always_right_and_wrong_have_errors(cov_type):
+    data = scores(items=40)
+    data.loc[data["model"].isin(["m2", "m3"]), "score"] = 1.0
+    data.loc[data["model"] == "m1", "score"] = 0.0
+    found = vcomp.evals.study(data, cov_type=cov_type)
+    assert (found.table["std_error"] > 0.0).all()
+    assert (found.comparisons.table["std_error"] > 0.0).all()
+    assert found.table.loc["m2", "low"] < 1.0
+    assert found.table.loc["m1", "high"] > 0.0
+    # Those that are always right have one rank, and are the best with equal probability.
+    assert found.table.loc[["m2", "m3"], "rank"].tolist() == [1, 1]
+    assert found.table.loc[["m2", "m3"], "p_best"].tolist() == pytest.approx([0.5, 0.5], abs=0.01)
+
+
 def test_models_with_other_items():
     data = scores(models=3, items=30).assign(item=lambda d: d["model"] + d["item"].astype(str))
     found = vcomp.evals.study(data)

@@ -41,7 +41,7 @@ _LEAST = 0.3
 model's."""
 
 _ROUNDING_OF_SUMS = 1e-10
-"""Share of the variance with bounded eigenvalues below which a robust variance is zero."""
+"""Share of the variance with bounded eigenvalues up to which a robust variance is rounding."""
 
 _ELEMENTS = 2**20
 """Numbers of levels times contrasts whose parts are computed at once."""
@@ -139,7 +139,9 @@ class Clustered(WithDegrees):
         least = _LEAST * squares_of_rows(L, self.alone).max(axis=0)
         own = np.maximum(squares_of_rows(L, self.parts).sum(axis=0), least)
         q = own if self.few is None else own + squares_of_rows(L, self.few.cov_beta)
-        return np.where(q > _ROUNDING_OF_SUMS * squares_of_rows(L, self.bounded), q, 0.0)
+        # Levels whose rows are all equal, or alike in two levels, do not show an error.
+        bounded = squares_of_rows(L, self.bounded)
+        return np.where(q > _ROUNDING_OF_SUMS * bounded, q, bounded)
 
     def degrees(self, L: FloatArray) -> FloatArray:
         """Return ν, eq. (11.11), of each row of `L`, (m,)."""
