@@ -171,10 +171,9 @@ def of_compared(
         covariance = compared.tested((kept[1:], first))[1]
     values, notes = _values(test, tests, covariance, pairs, alpha)
     index = pd.Index(pd.Series(names, dtype=object), name=facet)
-    means = _equal(compared.means[kept], _NO_DIFFERENCE * tests.std_error.max(initial=0.0))
     return PairwiseComparisons(
         table=pairs_table(names, pairs, {}, values, family, alpha),
-        means=pd.Series(means + record.mean_offset, index=index, name="mean"),
+        means=pd.Series(compared.means[kept] + record.mean_offset, index=index, name="mean"),
         facet=facet,
         test=_words(test, compared, tests),
         symbol=compared.symbol if test != "tukey" else "q",
@@ -190,16 +189,6 @@ def of_compared(
         ),
         plural=display.levels_of(facet),
     )
-
-
-def _equal(means: FloatArray, rounding: float) -> FloatArray:
-    """Return means, with one value for those that differ by rounding."""
-    order = np.argsort(means, kind="stable")
-    ascending = means[order]
-    starts = np.diff(ascending, prepend=-np.inf) > rounding
-    found = np.empty_like(means)
-    found[order] = ascending[np.maximum.accumulate(np.where(starts, np.arange(means.size), 0))]
-    return found
 
 
 def _joined(facets: object) -> str:

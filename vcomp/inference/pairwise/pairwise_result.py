@@ -189,7 +189,7 @@ class PairwiseComparisons(display.Printed):
         low = 1 + (differ & (ahead < 0.0)).sum(axis=1)
         high = len(order) - (differ & (ahead > 0.0)).sum(axis=1)
         means = self.means.to_numpy(dtype=float)[order]
-        rank = 1 + (sign * means > sign * means[:, None]).sum(axis=1)
+        rank = 1 + ((ahead < 0.0) & (means != means[:, None])).sum(axis=1)
         index = pd.Index(self.means.index[order], name=self.facet)
         return pd.DataFrame({"mean": means, "rank": rank, "low": low, "high": high}, index=index)
 
