@@ -5,7 +5,7 @@ In the pipe it follows the formula, and statistics follow it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +16,7 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.data import Rows
 from vcomp.design.effect_columns import CovarianceBlocks
-from vcomp.design.grid import Grid, PartialGrid, TermDesign
+from vcomp.design.grid import Grid, PartialGrid, TermDesign, number_combinations
 from vcomp.design.structure import Structure
 from vcomp.exceptions import DataError
 from vcomp.formula import FixedPart, Formula, OmittedColumns, ResidualGroups
@@ -563,6 +563,21 @@ class Chunk:
     def facet_codes(self) -> tuple[IntArray, ...]:
         """Level of each row in each facet."""
         return tuple(self.level_codes(f) for f in range(len(self.compact_codes)))
+
+    def cells(self, facets: Iterable[int] | None = None) -> tuple[LongArray, int]:
+        """Return the combination of levels in each row, numbered in their order, and how many.
+
+        Parameters
+        ----------
+        facets : whose levels count; all if None
+        """
+        cells, n_cells = np.zeros(self.response.size, dtype=np.int32), 1
+        for f in range(len(self.facet_sizes)) if facets is None else facets:
+            keys, cells = number_combinations(
+                cells, n_cells, self.compact_codes[f], self.facet_sizes[f]
+            )
+            n_cells = keys.size
+        return cells.astype(np.int64), n_cells
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:

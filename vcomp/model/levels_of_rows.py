@@ -443,14 +443,19 @@ def omitted_term(access: RowAccess, facet: str) -> str:
     if access.data.rows is None or structure.cell_max < 2 or not facets:
         return ""
     rows, kept = access.data.statistics.single_rows, access.data.fixed_columns
-    cells = np.unique(np.column_stack(rows.compact_codes), axis=0, return_inverse=True)[1]
-    factors = [kept[name] for name in kept if name == facet or kept[name].dtype.kind != "f"]
-    columns = [np.unique(np.asarray(c).astype(str), return_inverse=True)[1] for c in factors]
-    whole = np.unique(np.column_stack([cells.reshape(-1), *columns]), axis=0)
-    if len(whole) == cells.size:
+    import pandas as pd  # deferred for start-up time
+
+    whole, n_cells = rows.cells()
+    n_whole = n_cells
+    for name in kept:
+        if name == facet or kept[name].dtype.kind != "f":
+            codes, levels = pd.factorize(kept[name])
+            keys, rows_of = number_combinations(whole, n_whole, codes, len(levels))
+            whole, n_whole = rows_of.astype(np.int64), keys.size
+    if n_whole == whole.size:
         return ""
     # A factor in which the cells are nested needs no term of its own.
-    nested = len(whole) == int(cells.max()) + 1
+    nested = n_whole == n_cells
     named = facets if nested or facet in facets or facet not in kept else [facet, *facets]
     terms = [frozenset(name.split(":")) for name in access.estimate.names[:-1]]
     return "" if frozenset(named) in terms else ":".join(named)

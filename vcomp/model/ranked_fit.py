@@ -13,7 +13,6 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
-from vcomp.design import number_combinations
 from vcomp.exceptions import PlanError, did_you_mean, guarded
 from vcomp.gtheory import DStudyPlan, PlanOptions, all_sizes, weights
 from vcomp.inference import VarianceComponents, used_components
@@ -440,14 +439,7 @@ class RankedFit:
         n_compared = design.terms[term].size
 
         def joined(names: frozenset[str]) -> LongArray:
-            codes, n = np.zeros(chunk.response.size, np.int32), 1
-            for position, name in enumerate(facets):
-                if name in names:
-                    keys, codes = number_combinations(
-                        codes, n, chunk.level_codes(position), chunk.facet_sizes[position]
-                    )
-                    n = keys.size
-            return codes.astype(np.int64)
+            return chunk.cells(at for at, name in enumerate(facets) if name in names)[0]
 
         apart = frozenset(f for f, above in components.nested_in.items() if above & plan.objects)
         errors = []

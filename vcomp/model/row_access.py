@@ -472,9 +472,7 @@ def kept_response(res: Fitted) -> tuple[FloatArray, LongArray] | None:
     if res._rows is None or res._rows.data.rows is None:
         return None
     rows = res._rows.data.statistics.single_rows
-    levels = np.column_stack([np.zeros(rows.response.size, dtype=np.int64), *rows.compact_codes])
-    cells = np.unique(levels, axis=0, return_inverse=True)[1]
-    return rows.response, cells.reshape(-1).astype(np.int64)
+    return rows.response, rows.cells()[0]
 
 
 def model_of_same_rows(res: Fitted, formula: str) -> Any:

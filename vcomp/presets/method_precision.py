@@ -434,12 +434,14 @@ def _pooled(res: VarianceComponentsResults | PublishedComponents) -> list[str]:
         return []
     y, cells = kept
     low, high = (int(share * (y.size - 1)) for share in _CENTRE)
-    centre = np.sort(y)[low : high + 1]
+    ordered = np.sort(y)
+    centre = ordered[low : high + 1]
     gaps = np.diff(centre)
     k = int(gaps.argmax())
     order = np.lexsort((y, cells))
     in_cell = np.diff(y[order])[np.diff(cells[order]) == 0]
-    if np.unique(y).size < _FEWEST_VALUES // 3 or not in_cell.size:
+    n_values = 1 + np.count_nonzero(np.diff(ordered))
+    if n_values < _FEWEST_VALUES // 3 or not in_cell.size:
         return []
     n_above = np.bincount(cells, weights=y > centre[k])
     divided = (n_above > 0) & (n_above < np.bincount(cells))

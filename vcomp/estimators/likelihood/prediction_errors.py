@@ -8,7 +8,6 @@ indicators of a few groups that are nested in one another. Terms at zero have no
 
 from __future__ import annotations
 
-from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -333,25 +332,23 @@ def _by_levels(
     engine = LevelsLikelihood(grid, reml=True)
     used.sort(key=lambda t: grid.terms[t].depth)
     full, right = engine.between_groups(v, used)
-    starts = np.cumsum([0, *(stats.sizes[t] for t in used)]).tolist()
-    places = [np.arange(a, b) for a, b in pairwise(starts)]
-    cov_beta, variances = engine.fixed_effects(v)[1], np.empty(X.shape[0])
-    for part in slices(variances.size, max(_AT_ONCE // max(len(full), 1), 1)):
-        weights = np.zeros((X[part].shape[0], len(full)))  # of the effects, times components
-        prior = np.zeros(len(weights))
-        for sign, some in ((1.0, groups), (-1.0, other)):
-            for t, place in zip(used if some is not None else (), places, strict=False):
-                assert some is not None
-                has = np.flatnonzero(some[part, t] >= 0)
-                weights[has, place[some[part][has, t]]] += sign * v[t]
-        for t, place in zip(used, places, strict=True):
-            prior += np.square(weights[:, place]).sum(axis=1) / v[t]
-        d = X[part] - weights @ right.T
-        random = prior - np.einsum("ij,ij->i", weights @ full, weights)
-        if (random < _LOST * prior).any():
-            return None
-        variances[part] = random + np.einsum("ij,ij->i", d @ cov_beta, d)
-    return variances
+    starts = np.cumsum([0, *(stats.sizes[t] for t in used)])
+    cov_beta = engine.fixed_effects(v)[1]
+    named = [(some[:, t], sign * v[t], start, v[t])
+             for sign, some in ((1.0, groups), (-1.0, other)) if some is not None
+             for t, start in zip(used, starts.tolist(), strict=False)]  # fmt: skip
+    at = [np.maximum(of_term, 0) + start for of_term, _, start, _ in named]
+    weights = [np.where(of_term >= 0, weight, 0.0) for of_term, weight, _, _ in named]
+    prior, known, d = np.zeros(len(X)), np.zeros(len(X)), X.copy()
+    for i, w, component in zip(at, weights, (own for *_, own in named), strict=True):
+        d -= w[:, None] * right.T[i]
+        for j, u in zip(at, weights, strict=True):
+            prior += np.where(i == j, w * u / component, 0.0)
+            known += w * u * full[i, j]
+    random = prior - known
+    if (random < _LOST * prior).any():
+        return None
+    return np.asarray(random + np.einsum("ij,ij->i", d @ cov_beta, d))
 
 
 def _by_elimination(
