@@ -74,6 +74,20 @@ def test_helm(helm):
     assert "not logs" not in " ".join(vcomp.evals.read(helm).notes)
 
 
+def test_helm_after_its_summary(helm):
+    """``helm-summarize`` adds predictions, whose statistics are numbers by name."""
+    before = vcomp.evals.read(helm)
+    shown = {"instance_id": "id1", "train_trial_index": 0, "stats": {"em": 1.0}}
+    for name in ("display_predictions.json", "display_requests.json"):
+        write(helm / name, [shown])
+    after = vcomp.evals.read(helm)
+    pd.testing.assert_frame_equal(after.table, before.table)
+    assert after.notes == before.notes
+    (helm / "per_instance_stats.json").unlink()
+    with pytest.raises(vcomp.DataError, match=r"no scores .*were not read: .*display_predictions"):
+        vcomp.evals.read(helm)
+
+
 def test_statistics_that_helm_left_out_are_not_scored(helm):
     missing = vcomp.evals.read(helm).unscored
     assert missing[["item", "metric", "problem"]].to_numpy().tolist() == [
@@ -178,6 +192,20 @@ def test_rows_of_promptfoo_without_their_export(tmp_path):
     assert scores[["model", "item", "epoch"]].to_numpy().tolist() == [
         ["m", "0", 1], ["m", "0", 2], ["m", "2", 1], ["n", "0", 1],
     ]  # fmt: skip
+
+
+def test_an_export_that_does_not_say_how_often_tests_ran(tmp_path):
+    """Exports of older versions lack the options of the run: they are read as their rows are."""
+    content = export()
+    del content["runtimeOptions"]
+    logs = vcomp.evals.read(write(tmp_path / "out.json", content))
+    alone = vcomp.evals.read(write(tmp_path / "rows" / "out.jsonl", ANSWERS))
+    names = ["model", "item", "epoch", "metric", "score"]
+    assert rows(logs, *names) == rows(alone, *names)
+    # Options that name no repetitions have none.
+    logs = vcomp.evals.read(write(tmp_path / "out.json", content | {"runtimeOptions": {}}))
+    assert "epoch" not in logs.table or set(logs.table["epoch"]) == {1}
+    assert logs.table["item"].unique().tolist() == ["0", "1", "2"]
 
 
 # lighteval -------------------------------------------------------------------------------------
@@ -330,6 +358,17 @@ INSTANCES = [
     instance("a", 1.0), instance("a", 0.25, "f1"), instance("b", 0.0, error="timeout"),
     instance("b", 0.5, "f1"), instance("a", 0.0, evaluation_id="again"),
 ]  # fmt: skip
+
+
+def test_epochs_that_the_converter_of_inspect_keeps_as_metadata(tmp_path):
+    epochs = ("1", "2", "10")
+    lines = [instance("a", k / 4, metadata={"epoch": e}) for k, e in enumerate(epochs)]
+    logs = vcomp.evals.read(write(tmp_path / "x.jsonl", lines))
+    assert rows(logs, "item", "epoch", "score") == [["a", 1, 0.0], ["a", 2, 0.25], ["a", 10, 0.5]]
+    assert logs.report["duplicates"].tolist() == [0]
+    lines.append(instance("b", 1.0, metadata={"epoch": "last"}))
+    with pytest.raises(vcomp.DataError, match=r"line 4: .*'last'"):
+        vcomp.evals.read(write(tmp_path / "x.jsonl", lines))
 
 
 def test_every_eval_ever(tmp_path):

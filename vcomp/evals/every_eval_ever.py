@@ -80,6 +80,7 @@ def _read_instances(file: LogFile, damage: Damage, wanted: Wanted) -> Run:
             line["evaluation_id"], line["model_id"], line["evaluation_name"], line["sample_id"],
             content_hash(within(line, "input", "raw"), within(line, "input", "reference")),
             line.get("evaluation_result_id") or "score", own.get("filter"),
+            int(own["epoch"]) if "epoch" in own else None,  # text, by the converter of Inspect
         )  # fmt: skip
         score = within(line, "evaluation", "score")
         if error := line.get("error"):
@@ -99,6 +100,4 @@ def _read_instances(file: LogFile, damage: Damage, wanted: Wanted) -> Run:
     )
 
 
-_NAMES = (
-    "evaluation", "model", "task", "item", "content", "metric", "filter",
-)  # fmt: skip
+_NAMES = ("evaluation", "model", "task", "item", "content", "metric", "filter", "epoch")

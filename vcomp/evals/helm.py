@@ -14,18 +14,17 @@ NAME = "helm"
 
 STATISTICS = "per_instance_stats.json"
 
-OTHERS = {"run_spec.json", "scenario.json", "scenario_state.json", "stats.json", "instances.json"}
-"""Other files in the folder of a run, which may be large."""
-
 
 def is_of_run(file: LogFile) -> bool:
-    """Return whether a file belongs to a run whose statistics are read."""
-    return file.path.name in OTHERS and (file.path.parent / STATISTICS).exists()
+    """Return whether a file is another one of a run; these may be large."""
+    statistics = file.path.with_name(STATISTICS)
+    return file.path.suffix == ".json" and file.path != statistics and statistics.exists()
 
 
 def recognises(file: LogFile, _: Wanted) -> bool:
     """Return whether this is a list of statistics of instances."""
-    return {"instance_id", "stats"} <= file.first_record.keys()
+    first = file.first_record
+    return "instance_id" in first and isinstance(first.get("stats"), list)
 
 
 def read(file: LogFile, damage: Damage, wanted: Wanted) -> Iterator[Run]:

@@ -207,15 +207,12 @@ def _samples(wanted: Wanted, constant: Mapping[str, Any]) -> SampleRows:
     return SampleRows((*_Rows.NAMES, *wanted.metadata), ("metric",), constant)
 
 
-def _repeats(export: Mapping[str, Any]) -> int:
-    """Return how often each test was run."""
-    places = (
-        ("runtimeOptions", "repeat"),
-        ("config", "evaluateOptions", "repeat"),
-        ("config", "commandLineOptions", "repeat"),
-    )
-    found = (within(export, *place) for place in places)
-    return next((n for n in found if isinstance(n, int) and n > 0), 1)
+def _repeats(export: Mapping[str, Any]) -> int | None:
+    """Return how often each test was run; None if the export does not have the options."""
+    places = ("runtimeOptions",), ("config", "evaluateOptions"), ("config", "commandLineOptions")
+    found = (within(export, *place, "repeat") for place in places)
+    default = 1 if "runtimeOptions" in export else None
+    return next((n for n in found if isinstance(n, int) and n > 0), default)
 
 
 class _Rows:
@@ -258,8 +255,8 @@ class _Rows:
     def _place(self, test: int, key: tuple[Any, ...]) -> tuple[int, int]:
         """Return item and repetition: tests are numbered on over repetitions.
 
-        Rows without their export lack the number of repetitions; equal provider, prompt and
-        variables are repetitions there.
+        Rows without their export, and exports without the options of the run, lack the number of
+        repetitions; equal provider, prompt and variables are repetitions there.
         """
         if self._repeats is not None:
             return test // self._repeats, test % self._repeats + 1
