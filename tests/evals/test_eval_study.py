@@ -179,6 +179,23 @@ def test_more_data_has_the_errors_of_larger_plans():
         vcomp.evals.study(scores(models=1)).more_data  # noqa: B018
 
 
+@pytest.mark.parametrize("fixed", [[], ["subset"]])
+def test_sampled_tasks_with_a_score_each_have_no_error_of_their_own(fixed):
+    """As results of MTEB and aggregates of Every Eval Ever: tasks are what items are elsewhere."""
+    data = scores(items=6, seed=6).rename(columns={"item": "task"})
+    if fixed:
+        data["subset"] = data["task"] % 2
+        data["task"] //= 2
+    found = vcomp.evals.study(data, sampled=["task"], fixed=fixed)
+    means = data.groupby(["task", "model"])["score"].mean()
+    np.testing.assert_allclose(found.by_task["mean"], means.loc[found.by_task.index], rtol=1e-12)
+    assert found.by_task["std_error"].isna().all()
+    expected = vcomp.evals.study(data.rename(columns={"task": "item"}), fixed=fixed)
+    pd.testing.assert_frame_equal(found.table, expected.table)
+    assert "(–)" in str(found)
+    assert found.to_dict()["tasks"][0]["std_error"] is None
+
+
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_sampled_tasks_have_means_with_errors_given_the_task(epochs):
     """They are those of a study of the task alone, with the components of all tasks."""

@@ -127,7 +127,8 @@ class EvalStudy(display.Printed):
     def by_task(self) -> pd.DataFrame:
         """Scores of models in each task, with their errors.
 
-        Sampled tasks have means, and their standard errors given the tasks that were drawn.
+        Sampled tasks have means, and their standard errors given the tasks that were drawn: nan
+        if a task has one score of a model.
 
         Raises
         ------

@@ -64,11 +64,17 @@ def means_of_drawn_tasks(study: EvalStudy) -> pd.DataFrame:
 
 
 def _errors_of_tasks(study: EvalStudy) -> dict[Any, float]:
-    """Return the standard error of a mean in each task, of its levels of other sampled facets."""
+    """Return the standard error of a mean in each task, of its levels of other sampled facets.
+
+    nan if there are none: a task has one score of a model, which does not show its error.
+    """
     roles, task, plan = study.roles, FIXED[0], study.plan.plan
+    others = [facet for facet in plan.facets if facet not in (task, *roles.fixed)]
+    if not others:
+        return dict.fromkeys(study.data[task].unique(), math.nan)
     own = dict(zip(plan.facets, plan.sizes[0].tolist(), strict=True)) | {task: 1.0}
     levels = {}
-    for facet in (f for f in plan.facets if f not in (task, *roles.fixed)):
+    for facet in others:
         name = replicated(roles, plan.facets) if facet == REPLICATE else facet
         if name in roles.sampled and plan.design.nested_in[name] <= {task, roles.model}:
             within = levels_within(study.data, roles, [task], name)
