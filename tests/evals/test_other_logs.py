@@ -185,6 +185,17 @@ def test_promptfoo(tmp_path):
     assert logs.report[["samples", "failed"]].to_numpy().tolist() == [[5, 1]]
 
 
+def test_an_answer_to_another_prompt_is_no_retry(tmp_path):
+    """A failed answer is listed, though the same test was answered with another prompt."""
+    answers = [
+        answer(0, "p", 0, failureReason=2, error="no answer", gradingResult=None),
+        answer(0, "q", 1.0),
+    ]
+    logs = vcomp.evals.read(write(tmp_path / "out.json", export(answers)))
+    assert logs.unscored[["item", "prompt"]].to_numpy().tolist() == [["0", "p"]]
+    assert logs.report[["scores", "unscored", "duplicates"]].to_numpy().tolist() == [[1, 1, 0]]
+
+
 def test_rows_of_promptfoo_without_their_export(tmp_path):
     """The number of repetitions is missing there: equal variables are repetitions."""
     logs = vcomp.evals.read(write(tmp_path / "out.jsonl", ANSWERS))

@@ -243,7 +243,7 @@ def _replaced(rows: pd.DataFrame, runs: Sequence[Run]) -> BoolArray:
     """Return which rows a later row of the same run, a copy or a retry replaces.
 
     A score is replaced by a later score only. A failed sample is replaced by its retry, whose rows
-    have the metric that the failed one lacks.
+    have the metric, scorer and judge that the failed one lacks.
     """
     import pandas as pd
 
@@ -271,7 +271,7 @@ def _replaced(rows: pd.DataFrame, runs: Sequence[Run]) -> BoolArray:
     order = np.lexsort((np.arange(len(rows)), ranks[number], scored))
     replaced[order] = keys.iloc[order].duplicated(keep="last").to_numpy()
     if "metric" in rows and (lacking := ~scored & rows["metric"].isna().to_numpy()).any():
-        sample = [n for n in ("identity", "model", "task", "item", "epoch") if n in keys]
+        sample = [n for n in keys if n not in ("metric", "scorer", "judge")]
         with_score = pd.MultiIndex.from_frame(keys.loc[scored, sample].drop_duplicates())
         failed = pd.MultiIndex.from_frame(keys.loc[lacking, sample])
         replaced[np.flatnonzero(lacking)[failed.isin(with_score)]] = True
@@ -508,8 +508,8 @@ def _format_of(
         damage.add("the file", why)
     elif file.is_given:
         raise DataError(
-            f"{file.name!r} has no known format of a log; known ones are {', '.join(FORMATS)}, "
-            "and a table needs a column of scores, which columns={'score': 'points'} names"
+            f"{file.name!r} has no known format of a log; known ones are {', '.join(FORMATS)}; a "
+            "table has a row for each score, in a column that columns={'score': 'points'} names"
         )
     return None
 
