@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 from scipy.special import log_ndtr, ndtr, stdtr
-from scipy.stats import chi, multivariate_t, norm
+from scipy.stats import chi, chi2, multivariate_t, norm
 from scipy.stats import t as student
 
 from vcomp.inference.pairwise import (
@@ -346,6 +346,24 @@ def test_the_probability_of_the_best_of_independent_means():
         pair, of_pair = probabilities_of_best(means[:2], root[:2, :1], df)
         t = 0.3 / np.abs(root[1, 0])
         assert pair[0] == pytest.approx(student.cdf(t, df), abs=5.0 * of_pair[0] + 1e-5)
+
+
+def test_few_degrees_of_freedom_of_one_level_are_its_own():
+    """Of a level far below, a t with few degrees of freedom; the rest as without it, and drawn."""
+    root = root_of_differences(0.2 * (1.0 - np.eye(3)))
+    far, of_far = probabilities_of_best(np.array([0.9, 0.0, -9.0]), root, np.array([9, 59.0, 3.0]))
+    expected = student.cdf(0.9 / np.sqrt(0.2), 59.0)
+    assert far[0] == pytest.approx(expected, abs=student.cdf(-9.9 / np.sqrt(0.2), 3.0) + 1e-4)
+    assert far[2] == pytest.approx(student.cdf(-9.9 / np.sqrt(0.2), 3.0), abs=5.0 * of_far[2])
+    means, df = np.array([0.4, 0.0, -0.3]), np.array([np.inf, 40.0, 2.0])
+    found, error = probabilities_of_best(means, root, df)
+    rng, n = np.random.default_rng(3), 400_000
+    z, u = rng.normal(size=(n, 2)) @ root.T, rng.random(n)
+    drawn = means + z / np.sqrt(
+        np.column_stack([np.ones(n), *(chi2.ppf(u, d) / d for d in df[1:])])
+    )
+    shares = np.bincount(drawn.argmax(axis=1)) / n
+    assert (np.abs(found - shares) < 5.0 * (error + np.sqrt(shares * (1.0 - shares) / n))).all()
 
 
 def test_the_probability_of_the_best_is_the_same_in_other_units():

@@ -179,11 +179,10 @@ class PairwiseComparisons(display.Printed):
                 f"simultaneous sets need p-values of all pairs at once, and these are "
                 f"{CORRECTED[str(self.correction)]}; use correction='holm'"
             )
-        order = order[::-1] if best == "smallest" else order
+        order, sign = (order, 1.0) if best == "largest" else (order[::-1], -1.0)
         differ = self._square(self.table["significant"].to_numpy(), order)
         if kind == "marginal":
             differ = by_level(self._square(self._p_of_single(), order, diagonal=True), self.alpha)
-        sign = 1.0 if best == "largest" else -1.0
         ahead = sign * self._values("difference", order, is_odd=True)
         # By rows, since the decisions on the pairs of a level are its own in marginal sets.
         low = 1 + (differ & (ahead < 0.0)).sum(axis=1)
@@ -199,8 +198,9 @@ class PairwiseComparisons(display.Printed):
         """Return the probability that each level has the best true mean.
 
         It is that of a flat prior: without other knowledge the true means are about the estimates
-        as these are about the true means, with the covariance of the fit and its fewest degrees of
-        freedom. Such probabilities add up to 1; they are no levels of significance.
+        as these are about the true means, with the covariance of the fit and the degrees of
+        freedom of each difference to the best. Such probabilities add up to 1; they are no levels
+        of significance.
 
         Parameters
         ----------
@@ -234,12 +234,10 @@ class PairwiseComparisons(display.Printed):
                 f"the probability of being the best needs errors of a fit, which {self.test} has "
                 "not; use res.compare_levels(…)"
             )
-        order = order[::-1] if best == "smallest" else order
-        sign = 1.0 if best == "largest" else -1.0
+        order, sign = (order, 1.0) if best == "largest" else (order[::-1], -1.0)
         variances = np.square(self._values("std_error", order))
         np.fill_diagonal(variances, 0.0)
-        of_pairs = self.table["df"].to_numpy(dtype=float)
-        df = float(np.min(of_pairs, where=~np.isnan(of_pairs), initial=np.inf))
+        df = np.nan_to_num(self._values("df", order)[0], nan=np.inf)
         means = self.means.to_numpy(dtype=float)[order]
         p, error = probabilities_of_best(sign * means, root_of_differences(variances), df)
         index = pd.Index(self.means.index[order], name=self.facet)

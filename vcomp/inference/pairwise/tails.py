@@ -373,6 +373,9 @@ _MOST_VALUES, _VALUES_AT_ONCE = 2**21, 2**20
 _SCRAMBLES, _DRAWS, _FEWEST_DRAWS = 8, 2**13, 2**9
 """Independent sets of points, whose differences give an error; most and fewest points of each."""
 
+_MOST_DEGREES = 1e10
+"""Degrees of freedom from which on a variance is as if known."""
+
 
 def root_of_differences(variances: FloatArray) -> FloatArray:
     """Return R with R R' the covariance of differences to the first level.
@@ -491,18 +494,19 @@ def largest_difference(
 
 
 def probabilities_of_best(
-    means: FloatArray, root: FloatArray, df: float
+    means: FloatArray, root: FloatArray, df: float | FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the probability that each level has the largest true mean, with its error.
 
-    It is that of a flat prior: true means about the estimates have the multivariate t distribution
-    of their errors.
+    It is that of a flat prior: true differences to the first level are about the estimates as t
+    with their own degrees of freedom, of normal errors with the covariance of the estimates.
 
     Parameters
     ----------
     means : (k,) estimates
     root : (k, r) of :func:`root_of_differences`
-    df : degrees of freedom of the errors; may be infinite
+    df : (k,) degrees of freedom of the differences to the first level, or those of all; may be
+        infinite
 
     Returns
     -------
@@ -525,17 +529,19 @@ def probabilities_of_best(
     found, top = np.zeros((_SCRAMBLES, k)), int(np.argmax(means))
     distances = np.sqrt(np.square(root - root[top]).sum(axis=1))
     n = 2 ** int(np.log2(np.clip(_VALUES_AT_ONCE // k, _FEWEST_DRAWS, _DRAWS)))
+    known, places = np.unique(np.minimum(df, np.full(k, _MOST_DEGREES)), return_inverse=True)
+    # Each quantile of χ² is solved for, and their logarithm is smooth: nine digits.
+    z = np.linspace(-9.0, 8.2, 513)
+    quantiles = 2.0 * gammaincinv(0.5 * known, ndtr(z)[:, None]) / known
+    log_scale = CubicSpline(z, -0.5 * np.log(np.maximum(quantiles, 1e-300)))
     for scramble in range(_SCRAMBLES):
         points = qmc.Sobol(r + 1, seed=np.random.default_rng(scramble)).random(n)
         first, drawn = np.split(ndtri(np.clip(points, 1e-300, 1.0 - 2.0**-53)), [1], axis=1)
-        if np.isfinite(df):
-            # Each quantile of χ² is solved for, and their logarithm is smooth: nine digits.
-            z = np.linspace(first.min(), first.max(), 257)
-            logs = np.log(np.maximum(2.0 * gammaincinv(0.5 * df, ndtr(z)) / df, 1e-300))
-            drawn *= np.exp(-0.5 * CubicSpline(z, logs)(first))
+        scales = np.exp(log_scale(np.clip(first[:, 0], z[0], z[-1])))[:, places]
         # Levels that are farther from the best estimate than any draw reaches are never the best.
-        may = means[top] - means <= distances * np.sqrt(np.square(drawn).sum(axis=1).max())
-        values = means[may] + drawn @ root[may].T
+        reach = np.sqrt(np.square(drawn).sum(axis=1).max()) * scales.max(axis=0)
+        may = means[top] - means <= distances * reach
+        values = means[may] + scales[:, may] * (drawn @ root[may].T)
         largest = values == values.max(axis=1, keepdims=True)
         found[scramble, may] = (largest / largest.sum(axis=1, keepdims=True)).mean(axis=0)
     return found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(_SCRAMBLES)
