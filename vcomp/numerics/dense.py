@@ -67,11 +67,13 @@ class Positive:
 
     def solve(self, b: FloatArray) -> FloatArray:
         """Solve A x = b for a vector or columns b."""
-        from scipy.linalg import cho_solve
-
         if b.size == 0:
             return np.zeros_like(b)
         by_row = self._scale if b.ndim == 1 else self._scale[:, None]
+        if self._scale.size == 1:  # SciPy takes longer to import than a balanced fit
+            return b / np.square(by_row * self._lower[0])
+        from scipy.linalg import cho_solve
+
         x: FloatArray = cho_solve((self._lower, True), b / by_row, check_finite=False)
         return x / by_row
 

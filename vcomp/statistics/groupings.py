@@ -299,8 +299,8 @@ def _shared(stats: StratumStatistics, a: int, b: int) -> FloatArray:
     single = stats.remainder.n_groupings
     if a == single:
         return np.ones(1)
-    if b == single:
-        return stats.remainder.tables.group_n[a]
+    if b in (a, single):
+        return stats.remainder.tables.group_n[a] ** (1 + (a == b))
     table = stats.remainder.tables.gram(a, b)
     return np.asarray(table.multiply(table).sum(axis=1)).ravel()
 

@@ -246,6 +246,7 @@ import vcomp
 
 data = vcomp.datasets.load("docsearch")
 res = vcomp.fit("score ~ (1|sys*topic)", data)
+assert not {"scipy.linalg", "scipy.sparse", "statsmodels"} & sys.modules.keys()
 str(res.summary())
 rooms = ["assumptions", "pairwise", "profile.profile", "resampling.refits", "hypotheses.component"]
 unused = [f"vcomp.inference.{room}" for room in rooms]

@@ -15,7 +15,6 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.sparse import issparse
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.estimators.likelihood.blocked_covariance import last_form, with_residual_forms
@@ -123,14 +122,14 @@ def _dense_if_small(table: Any) -> Any:
 
 def _squares(table: Any) -> float:
     """Return the sum of the squares of a table, dense or sparse."""
-    return float(np.square(table.data if issparse(table) else table).sum())
+    return float(np.square(table if isinstance(table, np.ndarray) else table.data).sum())
 
 
 def _sum_of_products(a: Any, b: Any) -> float:
     """Return the sum of the products of the elements of two tables, dense or sparse."""
-    if issparse(a) or issparse(b):
-        return float((a.multiply(b) if issparse(a) else b.multiply(a)).sum())
-    return float(np.vdot(a, b))
+    if isinstance(a, np.ndarray):
+        a, b = b, a
+    return float(np.vdot(a, b) if isinstance(a, np.ndarray) else a.multiply(b).sum())
 
 
 class WideProjector(Projector):

@@ -346,10 +346,10 @@ def mirror_lower(matrix: FloatArray) -> None:
 
 def inverse_by_factor(corner: FloatArray) -> FloatArray:
     """Return the full inverse from a lower Cholesky factor in C order, which is not changed."""
+    if corner.size <= 1:
+        return np.square(1.0 / corner)
     from scipy.linalg.lapack import dpotri
 
-    if corner.size == 0:
-        return np.zeros((0, 0))
     upper, _ = dpotri(np.array(corner.T, order="F"), lower=0, overwrite_c=1)
     lower: FloatArray = upper.T
     mirror_lower(lower)
