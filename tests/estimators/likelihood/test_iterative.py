@@ -549,8 +549,8 @@ def test_four_fifths_of_the_memory_may_be_used():
         more = iterative_memory(stats, n_probes + 1) - needed
         tail = sum(stats.sizes) - max(stats.sizes)
         small = iterative_context.small_terms(stats.sizes, iterative_context.LEVELS)
-        # Of further probes the solutions are kept, and where they start.
-        assert more == 16.0 * (tail - sum(stats.sizes[t] for t in small))
+        # All probes are solved for at once, and their solutions kept with where they start.
+        assert more == 24.0 * (tail - sum(stats.sizes[t] for t in small))
         for factor, is_refused in ((1.001, False), (0.999, True)):
 
             def made(free=factor * needed / 0.8, n=n_probes):

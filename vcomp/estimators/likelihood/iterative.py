@@ -424,7 +424,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
 
     def _evaluated(self, v: FloatArray) -> IterativePoint:
         self._context.solved.clear()
-        positive = [t for t in self._context.right if v[t] > 0.0]
+        positive = [t for t in self._context.levels if v[t] > 0.0]
         active = tuple(sorted(positive, key=lambda t: (-self.sizes[t], t)))
         if active not in self._equations:
             self._equations[active] = build_sparse_equations(self.stats, active)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TypeAlias
@@ -15,9 +15,6 @@ from vcomp.estimators.likelihood.sparse_equations import SparseSystem
 from vcomp.numerics import COSTS
 from vcomp.numerics.sparse import Probes, SparseTable
 from vcomp.statistics import CrossProducts
-
-COLUMNS_AT_ONCE = 32
-"""Right-hand sides that are solved at once: in four threads, if there are as many cores."""
 
 PROBES = 8
 """Probes with which a fit begins: as many as are solved for at once in a thread. Where facets meet
@@ -50,8 +47,8 @@ _FINEST = 1e-14
 _COEFFICIENTS = 2e6
 """Bytes of the coefficients of iterations, and of objects of all sizes."""
 
-SolveKind: TypeAlias = tuple[str, int, tuple[int, ...]]
-"""Kind of right-hand sides, number of their block of columns, and terms in the equations."""
+SolveKind: TypeAlias = tuple[str, tuple[int, ...]]
+"""Kind of right-hand sides, and terms in the equations."""
 
 OF_RESPONSE = ("columns", "average")
 """Kinds of right-hand sides that depend on the response."""
@@ -67,7 +64,7 @@ class Context:
     probes : random probes
     tol : tolerance of the solves
     small : for each small term the positions of its columns in W
-    right : for each large term Z_t'W with W = [y X Z_s …], s the small terms
+    levels : for each large term Z_t'Z_s of the small terms s
     gram : W'W
     starts : where solves start, by kind of solve; others start at zero
     solved : the solutions at the last point, by kind of solve
@@ -78,7 +75,7 @@ class Context:
     probes: Probes
     tol: float
     small: dict[int, slice]
-    right: dict[int, FloatArray]
+    levels: dict[int, FloatArray]
     gram: FloatArray
     starts: dict[SolveKind, FloatArray] = field(default_factory=dict)
     solved: dict[SolveKind, FloatArray] = field(default_factory=dict)
@@ -94,56 +91,63 @@ class Context:
             small[t] = slice(end, end + stats.sizes[t])
             end += stats.sizes[t]
 
-        def products_with(t: int) -> FloatArray:
-            levels = [stats.times(t, u, np.eye(stats.sizes[u])) for u in small]
-            return np.column_stack([stats.Zy[t], stats.ZX[t], *levels])
+        def with_small(t: int) -> FloatArray:
+            tables = [stats.times(t, u, np.eye(stats.sizes[u])) for u in small]
+            return np.column_stack([np.zeros((stats.sizes[t], 0)), *tables])
 
         top = np.column_stack([np.append(stats.yy, stats.Xy), np.vstack([stats.Xy, stats.XX])])
-        levels = [products_with(t) for t in small]
-        sides = [rows[:, : 1 + stats.n_fixed].T for rows in levels]
+        sides = [np.column_stack([stats.Zy[t], stats.ZX[t]]) for t in small]
+        rows = [np.hstack([side, with_small(t)]) for t, side in zip(small, sides, strict=True)]
         return cls(
             stats,
             probes,
             tol,
             small,
-            {t: products_with(t) for t in range(stats.n_terms) if t not in small},
-            np.vstack([np.hstack([top, *sides]), *levels]),
+            {t: with_small(t) for t in range(stats.n_terms) if t not in small},
+            np.vstack([np.hstack([top, *(side.T for side in sides)]), *rows]),
         )
+
+    def right(self) -> dict[int, FloatArray]:
+        """Return Z_t'W of each large term, with W = [y X Z_s …] and s the small terms."""
+        stats = self.stats
+        return {t: np.column_stack([stats.Zy[t], stats.ZX[t], Z]) for t, Z in self.levels.items()}
 
     def with_probes(self, probes: Probes, tol: float) -> Context:
         """Return the context of the same data with other probes, and another tolerance."""
         return replace(self, probes=probes, tol=tol, starts={}, solved={}, products={})
 
     def solve(
-        self, system: SparseSystem, sides: Mapping[tuple[str, int], FloatArray], tol: float = 0.0
+        self, system: SparseSystem, sides: dict[str, FloatArray], tol: float = 0.0
     ) -> list[tuple[FloatArray, FloatArray]]:
         """Solve for right-hand sides of several kinds, and keep the solutions.
 
         Parameters
         ----------
         system : the equations
-        sides : (m, c) right-hand sides by their kind and the number of their block
+        sides : (m, c) right-hand sides by their kind; they are removed, so that their memory is
+            free for the solutions
         tol : tolerance, if not that of the context
 
         Returns
         -------
         solution and residual of each kind
         """
-        keys = [(*kind, system.equations.active) for kind in sides]
         ends = np.cumsum([0, *(b.shape[1] for b in sides.values())]).tolist()
-        parts = [slice(*ends_of) for ends_of in pairwise(ends)]
-        tols = [_tolerances(system, name, b, tol or self.tol) for (name, _), b in sides.items()]
-        columns, start = np.concatenate(list(sides.values()), axis=1), None
-        if any(key in self.starts for key in keys):
+        columns, tols = np.empty((system.diagonal.size, ends[-1]), order="F"), np.empty(ends[-1])
+        parts = dict(zip(sides, (slice(*part) for part in pairwise(ends)), strict=True))
+        for name, part in parts.items():
+            columns[:, part] = sides.pop(name)
+            tols[part] = _tolerances(system, name, columns[:, part], tol or self.tol)
+        start, terms = None, system.equations.active
+        if any((name, terms) in self.starts for name in parts):
             start = np.zeros_like(columns)
-            for key, part in zip(keys, parts, strict=True):
-                start[:, part] = self.starts.get(key, 0.0)
-        # The memory of two blocks of columns less.
-        solved = system.solve(columns, start, np.concatenate(tols))
-        for (name, *_), key, part in zip(sides, keys, parts, strict=True):
-            self.solved[key] = solved.x[:, part]
+            for name, part in parts.items():
+                start[:, part] = self.starts.get((name, terms), 0.0)
+        solved = system.solve(columns, start, tols)
+        for name, part in parts.items():
+            self.solved[name, terms] = solved.x[:, part]
             self.products.setdefault(name, []).append(solved.iterations)
-        return [(solved.x[:, part], solved.residual[:, part]) for part in parts]
+        return [(solved.x[:, part], solved.residual[:, part]) for part in parts.values()]
 
 
 def _tolerances(system: SparseSystem, name: str, b: FloatArray, tol: float) -> FloatArray:
@@ -239,11 +243,11 @@ def iterative_memory(
         if t in large and u in large:
             tables += copies * pair.indices.size + 8.0 * (stats.sizes[t] + stats.sizes[u])
     fixed = 1 + stats.n_fixed + sum(stats.sizes[t] for t in small)
-    others, width = fixed + len(large) - 1, min(n_probes, COLUMNS_AT_ONCE)
-    threads = min(-(-(others + width) // SparseTable.width), os.cpu_count() or 1)
-    # Right-hand sides with their projections and parts; diagonals; solutions and their starts;
-    # what is solved for at once, and its probes; columns of a solve.
-    columns = fixed * (3.0 * q + 4.0 * m) + 4.0 * q + 6.0 * m
-    columns += (2.0 * (others + n_probes) + others + 2.0 * width) * m
-    columns += threads * SparseTable.width * (q + 4.0 * m)
+    others = fixed + len(large) - 1
+    threads = min(-(-(others + n_probes) // SparseTable.width), os.cpu_count() or 1)
+    # Right-hand sides in parts, or projections; diagonals; solutions with their starts and
+    # right-hand sides; columns that are solved for together, the last of them padded.
+    columns = fixed * (2.0 * q + 3.0 * m) + 4.0 * q + 6.0 * m
+    columns += 3.0 * (others + n_probes) * m
+    columns += SparseTable.width * (threads * (q + 2.0 * m) + 2.0 * m)
     return float(tables + 8.0 * columns + _COEFFICIENTS)

@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.estimators.likelihood.iterative_context import COLUMNS_AT_ONCE, Context
+from vcomp.estimators.likelihood.iterative_context import Context
 from vcomp.estimators.likelihood.sparse_equations import (
     NearInverse,
     Reduced,
@@ -57,7 +57,7 @@ class _SolvedTogether:
     ----------
     projections : Z_t'V_o⁻¹W of each large term, for W = [y X Z_s …]
     forms : W'V_o⁻¹W
-    constant, by_probes : S⁻¹DU, and S⁻¹z of the first probes
+    constant, by_probes : S⁻¹DU, and S⁻¹z of the probes
     """
 
     projections: dict[int, FloatArray]
@@ -89,11 +89,14 @@ class IterativePoint:
 
     @cached_property
     def _solved(self) -> _SolvedTogether:
-        reduced, z = self._reduce(self.context.right), self._probes(slice(0, COLUMNS_AT_ONCE))
-        of_constant = self.system.diagonal[:, None] * self._constant
-        sides = {("columns", 0): reduced.tail, ("constant", 0): of_constant, ("probes", 0): z}
+        at_zero, reduced = self._reduce(self.context.right())
+        sides = {
+            "columns": reduced.tail,
+            "constant": self.system.diagonal[:, None] * self._constant,
+            "probes": self._probes(),
+        }
         of_columns, (constant, _), (by_probes, _) = self.context.solve(self.system, sides)
-        projections, forms = self._applied(self.context.right, reduced, *of_columns)
+        projections, forms = self._applied(at_zero, reduced, *of_columns)
         whole = (self.context.gram - forms) / self.residual
         return _SolvedTogether(projections, whole, constant, by_probes)
 
@@ -177,27 +180,28 @@ class IterativePoint:
     def _slices(self) -> tuple[slice, ...]:
         return self.system.equations.slices
 
-    def _reduce(self, right: Mapping[int, FloatArray]) -> Reduced:
-        width = next(iter(right.values())).shape[1]
-        lead = right[self.active[0]] if self.active else np.zeros((0, width))
-        tail = np.concatenate([np.zeros((0, width)), *(right[t] for t in self.active[1:])])
-        return self.system.reduce(lead, tail)
+    def _reduce(self, right: dict[int, FloatArray]) -> tuple[dict[int, FloatArray], Reduced]:
+        """Return right-hand sides b = Z'w of terms at zero, and those of the others reduced."""
+        nothing = np.zeros((0, next(iter(right.values())).shape[1]))
+        lead = right.pop(self.active[0]) if self.active else nothing
+        tail = np.concatenate([nothing, *(right.pop(t) for t in self.active[1:])])
+        return right, self.system.reduce(lead, tail)
 
     def _solve(
-        self, right: Mapping[int, FloatArray], name: str, number: int = 0, tol: float = 0.0
-    ) -> tuple[Reduced, FloatArray, FloatArray]:
-        """Return the reduced right-hand sides b = Z'w, and the solution and residual of S."""
-        reduced = self._reduce(right)
-        solved = self.context.solve(self.system, {(name, number): reduced.tail}, tol)
-        return reduced, *solved[0]
+        self, right: dict[int, FloatArray], name: str, tol: float = 0.0
+    ) -> tuple[dict[int, FloatArray], Reduced, FloatArray, FloatArray]:
+        """Return what :meth:`_reduce` does, and the solution and the residual of S."""
+        at_zero, reduced = self._reduce(right)
+        (solved,) = self.context.solve(self.system, {name: reduced.tail}, tol)
+        return at_zero, reduced, *solved
 
     def of_responses(self, sums: Sequence[CrossProducts]) -> OfResponses:
         """Return y'P y, β̂, Z_t'P y and Z_u'PZ_tZ_t'P y of other responses of the same rows."""
         places, M = self._outer()
-        p, active = self._stats.n_fixed, [t for t in self.active if t in self.context.right]
+        p, active = self._stats.n_fixed, [t for t in self.active if t in self.context.levels]
         Zy = {t: np.column_stack([s.Zy[t] for s in sums]) for t in range(self._stats.n_terms)}
-        right = {t: Zy[t] for t in self.context.right}
-        projections, forms = self._applied(right, *self._solve(right, "responses"))
+        right = {t: Zy[t] for t in self.context.levels}
+        projections, forms = self._applied(*self._solve(right, "responses"))
         Hy = np.column_stack([s.Xy for s in sums])
         Hy = np.vstack([Hy, *(Zy[t] for t in self.context.small if self.v[t] > 0.0)])
         for t in active:
@@ -207,17 +211,16 @@ class IterativePoint:
         rss -= (Hy * theta).sum(axis=0) / self.residual
         u, h = self._without_fixed(projections, places, theta), {}
         for t in np.flatnonzero(self.v[:-1] > 0.0).tolist():
-            right = {w: self._stats.times(w, t, u[t]) for w in self.context.right}
-            tol = _OF_FORMS * self.context.tol
-            solved = self._solve(right, f"response {t}", tol=tol)
-            projections, _ = self._applied(right, *solved)
+            right = {w: self._stats.times(w, t, u[t]) for w in self.context.levels}
+            solved = self._solve(right, f"response {t}", tol=_OF_FORMS * self.context.tol)
+            projections, _ = self._applied(*solved)
             theta_t = solve_positive(M, self._rows(t)[:, places].T @ u[t])
             h[t] = self._without_fixed(projections, places, theta_t)
         return OfResponses(rss, theta[:p], u, h)
 
     def _applied(
         self,
-        right: Mapping[int, FloatArray],
+        at_zero: Mapping[int, FloatArray],
         reduced: Reduced,
         x: FloatArray,
         residual: FloatArray,
@@ -226,15 +229,10 @@ class IterativePoint:
         effects = dict(zip(self.active[1:], (x[s] for s in self._slices), strict=True))
         if self.active:
             effects[self.active[0]] = self.system.back(reduced, x)
-        projections = {}
-        for t, b in right.items():
-            if t in effects:
-                projections[t] = effects[t] / self.v[t]
-                continue
-            rest = b.copy()
-            for u, e in effects.items():
-                rest -= self._stats.times(t, u, e)
-            projections[t] = rest / self.residual
+        projections = {t: e / self.v[t] for t, e in effects.items()}
+        for t, b in at_zero.items():
+            of_effects = [self._stats.times(t, u, e) for u, e in effects.items()]
+            projections[t] = (b - sum(of_effects)) / self.residual
         return projections, self.system.forms(reduced, x, residual)
 
     def _without_fixed(
@@ -261,8 +259,8 @@ class IterativePoint:
             for t in range(k)
         }
         ff = np.array([f[t] @ Zf[t] for t in range(k)])
-        right = {t: Zf[t] for t in self.context.right}
-        solved = self.system.forms(*self._solve(right, "average"))
+        right = {t: Zf[t] for t in self.context.levels}
+        solved = self.system.forms(*self._solve(right, "average")[1:])
         places, M = self._outer()
         Df = np.column_stack([self._rows(t)[:, places].T @ f[t] for t in range(k)])
         forms: FloatArray = (0.5 * (ff + ff.T) - solved) / self.residual
@@ -291,7 +289,7 @@ class IterativePoint:
     def _samples(self) -> FloatArray:
         """tr(V_o⁻¹V_t) of each large term from each probe, (k, probes); 0 for small terms."""
         found: dict[int, FloatArray] = dict(self._active_traces())
-        for t in self.context.right:
+        for t in self.context.levels:
             if t not in found:
                 found[t] = self._trace_at_zero(t)
         width = max(x.size for x in found.values())
@@ -323,32 +321,20 @@ class IterativePoint:
         """A constant column for each term that is not eliminated, U in eq. (8.3)."""
         return np.repeat(np.eye(len(self._slices)), self.system.equations.sizes[1:], axis=0)
 
-    def _probes(self, part: slice) -> FloatArray:
-        """Return some probes of the terms in the equations; all of them if there are fewer."""
+    def _probes(self) -> FloatArray:
+        """Return the probes of the terms in S, without keeping them."""
         sizes = self.system.equations.sizes[1:]
-        last = min(part.stop, self.context.probes.count(sizes)) if sum(sizes) else part.start
-        return self.context.probes.columns(self.active[1:], sizes, part.start, last)
-
-    def _probe(self, number: int, part: slice) -> tuple[FloatArray, FloatArray]:
-        """Return a block of probes z, and S⁻¹z."""
-        if number == 0:
-            x = self._solved.by_probes
-            return self._probes(part), x
-        z = self._probes(part)
-        ((x, _),) = self.context.solve(self.system, {("probes", number): z})
-        return z, x
+        count = self.context.probes.count(sizes) if sizes else 0
+        return self.context.probes.columns(self.active[1:], sizes, 0, count)
 
     def _trace_at_zero(self, term: int) -> FloatArray:
         """Return tr(Z_t'V⁻¹Z_t) of a term at zero, from each probe."""
-        size, samples = (self._stats.sizes[term],), []
-        for number, part in enumerate(slices(self.context.probes.count(size), COLUMNS_AT_ONCE)):
-            z = self.context.probes.columns((term,), size, part.start, part.stop)
-            right = {u: self._stats.times(u, term, z) for u in (term, *self.active)}
-            forms = np.einsum("ij,ij->j", z, right[term])
-            solved = self._solve(right, f"zero {term}", number)
-            forms -= np.diagonal(self.system.forms(*solved))
-            samples.append(forms / self.residual)
-        return np.concatenate(samples)
+        size = (self._stats.sizes[term],)
+        z = self.context.probes.columns((term,), size, 0, self.context.probes.count(size))
+        right = {u: self._stats.times(u, term, z) for u in (term, *self.active)}
+        forms = np.einsum("ij,ij->j", z, right[term])
+        solved = self.system.forms(*self._solve(right, f"zero {term}")[1:])
+        return (forms - np.diagonal(solved)) / self.residual
 
     # Variances of effects -----------------------------------------------------------------
 
@@ -361,13 +347,9 @@ class IterativePoint:
 
     def _samples_at_once(self) -> Iterator[Samples]:
         """Yield what the probes add to C⁻¹, few at a time."""
-        count = self.context.probes.count(self.system.equations.sizes[1:]) if self._slices else 0
-        for number, part in enumerate(slices(count, COLUMNS_AT_ONCE)):
-            z, x = self._probe(number, part)
-            for some in slices(z.shape[1], SparseTable.width):
-                yield self._near.samples(
-                    np.ascontiguousarray(z[:, some]), np.ascontiguousarray(x[:, some])
-                )
+        z = self._probes()
+        for some in slices(z.shape[1], SparseTable.width):
+            yield self._near.samples(z[:, some], self._solved.by_probes[:, some])
 
     def combination_variances(
         self, groups: LongArray, X: FloatArray
@@ -479,18 +461,14 @@ class IterativePoint:
         log_V += np.log(system.diagonal).sum()
         for t in self.active:
             log_V += self._stats.sizes[t] * np.log(self.v[t] / s2)
-        sizes = system.equations.sizes[1:]
-        m, samples = sum(sizes), [np.zeros(0)]
-        root = np.sqrt(system.diagonal)[:, None]
-        W, along = self._near.log_along() if m else (np.zeros((0, 0)), np.zeros((0, 0)))
-        for part in slices(self.context.probes.count(sizes) if m else 0, COLUMNS_AT_ONCE):
-            z = self._probes(part)
-            a = W.T @ z
-            z *= root
-            solved = system.solve(z, None, float(np.sqrt(self.context.tol)))
-            self.context.products.setdefault("likelihood", []).append(solved.iterations)
-            logs, firsts = log_quadrature(solved)
-            known = np.einsum("ic,ij,jc->c", a, along, a) - along.trace()
-            samples.append(m * (logs - (firsts - 1.0)) - known)
-        found = np.concatenate(samples)
-        return log_V + (found if found.size else np.zeros(1))
+        z = self._probes()
+        if not z.size:
+            return np.array([log_V])
+        W, along = self._near.log_along()
+        a = W.T @ z
+        z *= np.sqrt(system.diagonal)[:, None]
+        solved = system.solve(z, None, float(np.sqrt(self.context.tol)))
+        self.context.products.setdefault("likelihood", []).append(solved.iterations)
+        logs, firsts = log_quadrature(solved)
+        known = np.einsum("ic,ij,jc->c", a, along, a) - along.trace()
+        return log_V + len(z) * (logs - (firsts - 1.0)) - known

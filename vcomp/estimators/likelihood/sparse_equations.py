@@ -8,7 +8,7 @@ are added by generalised least squares, eq. (8.1).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -61,7 +61,7 @@ class SparseEquations:
     lead_n : (q,) numbers of rows of the groups of the eliminated term
     tail_n : (m,) those of the other terms
     coupling : (q, m) B
-    rest : (m, q + m) the rows [B' K], without the diagonal of K; (m, q) with one other term
+    rest : (m, q + m) the rows [B' K], without the diagonal of K
     """
 
     active: tuple[int, ...]
@@ -115,16 +115,8 @@ class SparseSystem:
     @cached_property
     def diagonal(self) -> FloatArray:
         """The diagonal of S."""
-        of_lead = self._above(self.inverse_lead[:, None])
-        return self.tail - self.equations.rest.squared_times(of_lead)[:, 0]
-
-    def _above(self, lead: FloatArray, tail: FloatArray | None = None) -> FloatArray:
-        """Return columns that [B' K] multiplies, from those of both parts."""
-        if self.equations.rest.n_cols == lead.shape[0]:
-            return lead
-        return np.concatenate(
-            [lead, np.zeros((self.tail.size, lead.shape[1])) if tail is None else tail]
-        )
+        weights = np.append(self.inverse_lead, np.zeros_like(self.tail))[:, None]
+        return self.tail - self.equations.rest.squared_times(weights)[:, 0]
 
     def lead_of(self, x: FloatArray) -> FloatArray:
         """Return −A⁻¹B x, the effects of the eliminated term that belong to others."""
@@ -132,26 +124,24 @@ class SparseSystem:
         of_lead *= -self.inverse_lead[:, None]
         return of_lead
 
-    def product(self, x: FloatArray, of_lead: FloatArray | None = None) -> FloatArray:
-        """Return S x, from −A⁻¹B x if that is known."""
-        of_lead = self.lead_of(x) if of_lead is None else of_lead
-        product = self.equations.rest.times(self._above(of_lead, x))
+    def product(self, x: FloatArray) -> FloatArray:
+        """Return S x."""
+        product = self.equations.rest.times(np.concatenate([self.lead_of(x), x]))
         product += self.tail[:, None] * x
         return product
 
     def product_with_constants(self, U: FloatArray) -> FloatArray:
         """Return S U for the (m, k) indicators of the terms that are not eliminated."""
         n = self.equations.tail_n[:, None]
-        of_lead = self.equations.rest.times(
-            self._above((self.inverse_lead * self.equations.lead_n)[:, None])
-        )
+        shares = self.inverse_lead * self.equations.lead_n
+        of_lead = self.equations.rest.times(shares[:, None])
         product: FloatArray = np.where(U > 0.0, self.tail[:, None], n) - of_lead
         return product
 
     def reduce(self, lead: FloatArray, tail: FloatArray) -> Reduced:
         """Return right-hand sides b₁ (q, c), b₂ (m, c) after elimination of the largest term."""
         solved = self.inverse_lead[:, None] * lead
-        rest = tail - self.equations.rest.times(self._above(solved))
+        rest = tail - self.equations.rest.times(solved)
         return Reduced(solved, rest, lead.T @ solved)
 
     def solve(
@@ -222,18 +212,16 @@ def build_sparse_equations(stats: CrossProducts, active: tuple[int, ...]) -> Spa
         return SparseTable.empty(stats.sizes[t], stats.sizes[t]) if t == u else stats.table(t, u)
 
     coupling = [[stats.table(active[0], t) for t in others]]
-    rest = [[block(t, u) for u in active] for t in others]
-    q = sizes[0] if active else 0
-    if len(others) == 1:  # K has no other entries
-        rest = [rest[0][:1]]
+    # With one other term, K has no other entries than its diagonal.
+    rest = [[block(t, u) for u in active if t != u or others[1:]] for t in others]
     return SparseEquations(
         active=active,
         sizes=sizes,
         slices=slices,
         lead_n=stats.group_n[active[0]] if active else nothing,
         tail_n=np.concatenate([nothing, *(stats.group_n[t] for t in others)]),
-        coupling=stacked(coupling) if others else SparseTable.empty(q, 0),
-        rest=stacked(rest) if others else SparseTable.empty(0, q),
+        coupling=stacked(coupling) if others else SparseTable.empty(sum(sizes), 0),
+        rest=replace(stacked(rest) if others else SparseTable.empty(0, 0), n_cols=sum(sizes)),
     )
 
 
@@ -310,9 +298,9 @@ class NearInverse:
         """Return what each probe z adds to the two diagonals, with x = S⁻¹z."""
         system, by_M = self._system, self._by_M(z)
         rest = x - self._H @ (self._L @ (self._H.T @ z)) - by_M
-        of_z, between, of_M = np.hsplit(system.lead_of(np.hstack([z, rest, by_M])), 3)
-        apart = system.product(by_M, of_M) - system.diagonal[:, None] * by_M
-        return Samples(of_z * between, z * (rest + self._by_M(apart)), between, rest, z)
+        tail = rest + self._by_M(system.product(by_M) - system.diagonal[:, None] * by_M)
+        between = system.lead_of(rest)
+        return Samples(system.lead_of(z) * between, z * tail, between, rest, z)
 
     def crossed_with_lead(self, a: LongArray, b: LongArray) -> FloatArray:
         """Return the known part of C⁻¹ between effects a of the eliminated term and b of others.

@@ -126,7 +126,11 @@ class ProbedForms:
 
     def _entries(self, u: int, t: int) -> int:
         """Return the number of entries of N_ut."""
-        return self._tables.sizes[t] if u == t else self._tables.table(min(u, t), max(u, t)).nnz
+        return (
+            self._tables.sizes[t]
+            if u == t
+            else self._tables.table(min(u, t), max(u, t)).indices.size
+        )
 
     def _after(self, t: int) -> list[int]:
         """Return the terms that are paired with term t: itself and those with more groups."""

@@ -91,11 +91,6 @@ class SparseTable:
         """Numbers of rows and columns."""
         return self.indptr.size - 1, self.n_cols
 
-    @property
-    def nnz(self) -> int:
-        """Number of entries."""
-        return int(self.indices.size)
-
     @classmethod
     def empty(cls, n_rows: int, n_cols: int) -> SparseTable:
         """Return a matrix of zeros."""
@@ -106,9 +101,9 @@ class SparseTable:
         """The same as a ``scipy.sparse.csr_array``, in which an entry of n may be n ones."""
         from scipy.sparse import csr_array
 
-        entries = self.weights if self.weights.size else np.ones(self.nnz, np.uint8)
+        entries = self.weights if self.weights.size else np.ones(self.indices.size, np.uint8)
         # With starts of eight bytes the indices would be copied to eight bytes.
-        starts = self.indptr.astype(np.int32) if self.nnz < 2**31 else self.indptr
+        starts = self.indptr.astype(np.int32) if self.indices.size < 2**31 else self.indptr
         return csr_array((entries, self.indices, starts), shape=self.shape)
 
     def like(self, matrix: Any, *, weighted: bool) -> SparseTable:
@@ -126,11 +121,11 @@ class SparseTable:
         return self.like(self.matrix.tocsc().T, weighted=self.weights.size > 0)
 
     def times(self, x: FloatArray) -> FloatArray:
-        """Return B x for the (n_cols, c) columns of `x`."""
-        q, width, columns = self.shape[0], x.shape[1], np.zeros((x.shape[0], kernels.WIDTH))
+        """Return B x for the (n_cols, c) columns of `x`; rows that it lacks are zero."""
+        q, width, columns = self.shape[0], x.shape[1], np.zeros((self.n_cols, kernels.WIDTH))
         out = np.zeros((q, -(-width // kernels.WIDTH) * kernels.WIDTH))
         for part in slices(width, kernels.WIDTH):
-            columns[:, : part.stop - part.start] = x[:, part]
+            columns[: len(x), : part.stop - part.start] = x[:, part]
 
             def work(_: int, a: int, b: int, first: int = part.start) -> None:
                 rows = self.indptr[a : b + 1]
@@ -304,7 +299,7 @@ def solve_reduced(
     Parameters
     ----------
     coupling : (q, m) B
-    rest : (m, q + m) [B' K], without the diagonal of K; (m, q) if K has no other entries
+    rest : (m, q + m) [B' K], without the diagonal of K
     inverse_lead : (q,) the diagonal of A⁻¹
     tail : (m,)
     diagonal : (m,) of S, or another preconditioner
@@ -318,18 +313,19 @@ def solve_reduced(
         If S is not positive definite.
     """
     (m, width), q, inverse = b.shape, inverse_lead.size, 1.0 / diagonal
-    x = np.empty((m, width)) if start is None else start
+    x = np.zeros((m, width), order="F") if start is None else start
     goal = np.square(tol) * (inverse @ np.square(b))
     bounds = [(part.start, part.stop) for part in slices(width, kernels.WIDTH)]
     counts, coefficients = [0] * len(bounds), [np.zeros((2, 0, 0))] * len(bounds)
 
     def work(k: int, first: int, last: int) -> None:
         part, n = slice(first, last), last - first
-        of_x, of_r = np.zeros((2, m, kernels.WIDTH))
         goals, steps = np.zeros(kernels.WIDTH), np.full((2, max_iter, kernels.WIDTH), np.nan)
-        of_r[:, :n], goals[:n] = b[:, part], goal[part]
-        if start is not None:
-            of_x[:, :n] = start[:, part]
+        goals[:n] = goal[part]
+        of_x, of_r = x[:, part], b[:, part]
+        if n < kernels.WIDTH or not of_r.flags.f_contiguous:
+            of_x, of_r = (np.zeros((m, kernels.WIDTH), order="F") for _ in range(2))
+            of_x[:, :n], of_r[:, :n] = x[:, part], b[:, part]
         columns, product = np.empty((q + m, kernels.WIDTH)), np.empty((m, kernels.WIDTH))
         counts[k] = kernels.conjugate_gradients(
             coupling.parts,
@@ -344,10 +340,11 @@ def solve_reduced(
             (columns, product),
             *steps,
         )
-        x[:, part], b[:, part] = of_x[:, :n], of_r[:, :n]
+        if of_x.base is not x:
+            x[:, part], b[:, part] = of_x[:, :n], of_r[:, :n]
         coefficients[k] = steps[:, : counts[k] if counts[k] >= 0 else max_iter, :n].copy()
 
-    few = _PASSES * coupling.nnz < coupling.fewest
+    few = _PASSES * coupling.indices.size < coupling.fewest
     over_threads(work, bounds, 1 if few else threads)
     if _INDEFINITE in counts:
         raise np.linalg.LinAlgError("the matrix is not positive definite")
@@ -366,6 +363,8 @@ def log_quadrature(solved: Solved) -> tuple[FloatArray, FloatArray]:
     For Ŝ = D^-½ S D^-½ and the unit vector w along D^-½ b, the first is the Gauss quadrature of
     w'log(Ŝ)w, the second equals w'Ŝw. The iteration must have started at zero.
     """
+    from scipy.linalg import eigh_tridiagonal
+
     width = solved.alphas.shape[1]
     logs, firsts = np.zeros(width), np.ones(width)
     for c in range(width):
@@ -376,17 +375,10 @@ def log_quadrature(solved: Solved) -> tuple[FloatArray, FloatArray]:
         beta = solved.betas[: alpha.size, c]
         main = 1.0 / alpha
         main[1:] += beta[:-1] / alpha[:-1]
-        values, vectors = _tridiagonal(main, np.sqrt(beta[:-1]) / alpha[:-1])
+        values, vectors = eigh_tridiagonal(main, np.sqrt(beta[:-1]) / alpha[:-1])
         logs[c] = np.square(vectors[0]) @ np.log(np.maximum(values, np.finfo(float).tiny))
         firsts[c] = main[0]
     return logs, firsts
-
-
-def _tridiagonal(main: FloatArray, off_diagonal: FloatArray) -> tuple[FloatArray, FloatArray]:
-    from scipy.linalg import eigh_tridiagonal
-
-    values, vectors = eigh_tridiagonal(main, off_diagonal)
-    return np.asarray(values, dtype=np.float64), np.asarray(vectors, dtype=np.float64)
 
 
 def _dots(a: FloatArray, b: FloatArray) -> FloatArray:
@@ -429,7 +421,7 @@ class Rademacher:
         self, terms: tuple[int, ...], sizes: tuple[int, ...], first: int, last: int
     ) -> FloatArray:
         """Return columns of ±1; each depends on its term and number only."""
-        signs = np.empty((sum(sizes), last - first))
+        signs = np.empty((sum(sizes), last - first), order="F")
         begin = 0
         for term, size in zip(terms, sizes, strict=True):
             for column in range(first, last):
