@@ -107,7 +107,7 @@ class EvalLogs(display.Printed):
             for name in facets
             if name in self.table
         ]
-        return f"{display.count(len(self.table))} scores: {', '.join(sizes)}"
+        return f"{display.sized(len(self.table), 'score')}: {', '.join(sizes)}"
 
 
 def _short(name: str) -> str:
