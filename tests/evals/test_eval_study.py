@@ -1775,6 +1775,26 @@ def test_long_names_are_shortened_if_they_remain_different():
     assert all(name in said.partition("\n\n")[0] for name in alike)
 
 
+@pytest.mark.parametrize("name", ["model", "item", "task", "note"])
+def test_levels_that_are_lists_are_text_as_in_files(name):
+    data = scores().assign(task="t", note="n")
+    listed = data.assign(**{name: [[value] for value in data[name]]})
+    found = vcomp.evals.study(listed).table
+    assert found.to_numpy() == pytest.approx(vcomp.evals.study(data).table.to_numpy(), rel=1e-12)
+    with pytest.raises(vcomp.DataError, match="'score' is not numeric: it holds '"):
+        vcomp.evals.study(data.assign(score=[[value] for value in data["score"]]))
+
+
+def test_levels_that_no_row_has_together():
+    data = scores().assign(kind=lambda d: np.where(d["model"] == "m1", "a", "b"))
+    with pytest.raises(vcomp.PlanError, match="no row has all of where="):
+        vcomp.evals.study(data, where={"model": "m1", "kind": "b"})
+    with pytest.raises(vcomp.PlanError, match="power must be between alpha, "):
+        print(vcomp.evals.study(data, alpha=0.9))
+    with pytest.raises(vcomp.PlanError, match="no column 'model'; there are none; system="):
+        vcomp.evals.study(pd.DataFrame())
+
+
 def test_means_of_zero_are_zero():
     data = scores(models=3, tasks=2, items=10, seed=6)
     data = data[(data["task"] == "t0") | (data["item"] == 1000)]  # one item in the other task

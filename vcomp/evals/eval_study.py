@@ -303,8 +303,7 @@ class EvalStudy(display.Printed):
                 column=self.roles.model,
             )
         assert self.comparisons is not None
-        rows = self.comparisons.table
-        rows = rows[rows["significant"]]
+        rows = self.comparisons.table.query("significant")
         first, second = rows["first"].astype(str), rows["second"].astype(str)
         lower = rows[(second == str(baseline)) & (rows["difference"] < 0)]["first"].tolist()
         lower += rows[(first == str(baseline)) & (rows["difference"] > 0)]["second"].tolist()
@@ -341,8 +340,9 @@ class EvalStudy(display.Printed):
             return f"There is one {self.roles.model}; nothing is compared."
         best, *others = map(str, self.ahead)
         significant, n = self.comparisons.table["significant"], len(self.comparisons.table)
-        of_all = f"{display.count(significant.sum())} of {display.count(n)} pairs"
-        pairs = f"{of_all} differ significantly"
+        pairs = (
+            f"{display.count(significant.sum())} of {display.count(n)} pairs differ significantly"
+        )
         if n == 1:
             pairs = f"the difference is {'' if significant.item() else 'not '}significant"
         if not others:
@@ -392,9 +392,8 @@ class EvalStudy(display.Printed):
     @property
     def next_data(self) -> list[str]:
         """What would make it surer, in sentences; with prices what they buy."""
-        if self.comparisons is None:
-            return on_score(self, self._noise_of_score)
-        return sentences(self)
+        is_alone = self.comparisons is None
+        return on_score(self, self._noise_of_score) if is_alone else sentences(self)
 
     @property
     def unknown(self) -> list[Unknown]:

@@ -490,10 +490,9 @@ def _plan(study: EvalStudy, plan: Any, difference: float, cost: float) -> Plan:
 
 
 def _rows(table: pd.DataFrame) -> Rows:
+    names = list(map(str, table))
     columns = [list(map(_plain, table[name].tolist())) for name in table]
-    return tuple(
-        dict(zip(map(str, table), row, strict=True)) for row in zip(*columns, strict=True)
-    )
+    return tuple(dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
 
 
 def _plain(value: Any) -> Any:

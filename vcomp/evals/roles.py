@@ -418,7 +418,7 @@ def check_column(table: pd.DataFrame, name: str) -> None:
             instead = "; system=… names the column of what is compared"
         raise PlanError(
             f"there is no column {name!r}{did_you_mean(name, known)}; there are "
-            f"{', '.join(map(repr, known))}{instead}",
+            f"{', '.join(map(repr, known)) or 'none'}{instead}",
             column=str(name),
         )
 

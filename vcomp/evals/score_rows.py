@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -98,8 +98,7 @@ def opened(
         return scores, columns, where
     if not isinstance(scores, EvalLogs):
         scores, columns = read(scores, columns=columns), None
-    texts = [name for name in named if isinstance(name, str)]
-    parts = {part for name in texts for part in [name, *name.split(":")]}
+    parts = {x for name in named if isinstance(name, str) for x in [name, *name.split(":")]}
     scores = _in_words_of_files(scores, parts)
     for name in sorted(parts & set(scores.constants)):
         raise PlanError(
@@ -269,9 +268,7 @@ def check_margin_of(margin: float | None, values: pd.Series) -> None:
 
 def column_names(option: str, given: Any) -> list[str]:
     """Return the columns that an option names."""
-    if isinstance(given, str):
-        return [given]
-    names = list(given) if isinstance(given, Iterable) else [given]
+    names = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
     if not all(isinstance(name, str) for name in names):
         raise PlanError(f"{option} is a list of columns, not {given!r}")
     return names
@@ -295,10 +292,11 @@ def table_of(
 
 def _chosen(table: pd.DataFrame, where: Mapping[str, Any] | None) -> pd.DataFrame:
     """Return the rows with some levels of columns."""
+    whole = table
     for name, given in (where or {}).items():
         check_column(table, name)
         wanted = dict.fromkeys(_as_texts(given))
-        levels = table[name].dropna().unique()
+        levels = whole[name].dropna().unique()
         known = dict.fromkeys(map(str, levels))
         unknown = next((text for text in wanted if text not in known), None)
         if unknown is not None:
@@ -336,7 +334,13 @@ def _whole_table(scores: Any, columns: Mapping[str, str] | None) -> pd.DataFrame
             raise DataError(
                 f"there are several columns {name!r}; name each differently", column=name
             )
-        return renamed(scores, columns or {})
+        table = renamed(scores, columns or {})
+        texts = {
+            str(name): column.map(str, na_action="ignore")
+            for name, column in table.items()
+            if column.dtype == object and not all(isinstance(x, Hashable) for x in column)
+        }
+        return table.assign(**texts)  # as lists are read from files
     return read(scores, columns=columns).table
 
 
@@ -410,8 +414,7 @@ def of_known_levels(
         return table, groups
     is_known = table[lacking].notna()
     kept = table[is_known.all(axis=1)]
-    counts = (~is_known).sum()
-    parts = ", ".join(f"{name} {display.count(n)}" for name, n in counts.items())
+    parts = ", ".join(f"{name} {display.count(n)}" for name, n in (~is_known).sum().items())
     n_rows = f"{display.count(len(table) - len(kept))} of {display.count(len(table))} rows"
     warn(f"{n_rows} have a missing value ({parts}) and were left out")
     return kept, Partitions(kept)
@@ -456,9 +459,8 @@ def distinct(table: pd.DataFrame, roles: Roles, groups: Partitions) -> tuple[pd.
     DataError
         If rows are copies of others.
     """
-    score = table[roles.score]
     is_repeated = groups.n_groups(roles.cell) < len(table)
-    if not (is_repeated and groups.are_constant(score, roles.cell)):
+    if not (is_repeated and groups.are_constant(table[roles.score], roles.cell)):
         return table, roles
     repeated = groups.repeated(roles.cell)
     if not roles.repetition:

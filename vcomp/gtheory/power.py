@@ -116,14 +116,13 @@ class DifferenceTest:
         """Return the true difference that the test finds with some probability."""
         from scipy.optimize import brentq
 
-        if se == 0.0:
-            return 0.0
-
         bound = float(self.bounds(np.array([df]))[0])
 
         def excess(shift: float) -> float:
             return _of_shift(shift, df, bound) - power
 
+        if se == 0.0 or excess(0.0) >= 0.0:
+            return 0.0
         high = 4.0
         while excess(high) < 0.0:
             high *= 2.0
