@@ -54,6 +54,7 @@ def test_texts(text):
         ("", 0, "expected a number or a facet"),
         ("50*topic*", 9, "expected a number or a facet"),
         ("50 per + 3", 7, "expected a number or a facet"),
+        ("1e200*topic", 5, "the amount is too large"),
         ("3*'topic", 2, "expected a number or a facet"),
     ],
 )
@@ -75,7 +76,8 @@ def test_nested_facets_are_paid_in_every_level():
 @pytest.mark.parametrize(
     ("per", "message"),
     [
-        ({"i": -1}, r"the price per i is a finite number of at least 0, not -1"),
+        ({"i": -1}, r"the price per i is a finite number from 0 to 1e\+100, not -1"),
+        ({"i": 1e308}, r"the price per i is a finite number from 0 to 1e\+100, not 1e\+308"),
         ({"i": np.nan}, "finite number"),
         ({"i": np.inf}, "finite number"),
         ({"i": True}, "not True"),

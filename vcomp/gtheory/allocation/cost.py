@@ -71,7 +71,7 @@ class _CostReader(TokenReader):
                 joined = True
                 continue
             amount *= self.factor(token, facets)
-            if not math.isfinite(amount):
+            if not amount <= _LARGEST:
                 self.fail("the amount is too large")
             joined = False
 
@@ -118,7 +118,7 @@ class Cost:
     Raises
     ------
     PlanError
-        If a price is not a finite number of at least 0, or a combination is given twice.
+        If a price is not a number from 0 to 1e100, or a combination is given twice.
 
     Examples
     --------
@@ -414,13 +414,15 @@ def _facets(key: str | Sequence[str]) -> tuple[str, ...]:
     return facets
 
 
+_LARGEST = 1e100
+"""Largest price: products with numbers of levels, and their squares, are finite."""
+
+
 def _price(what: str, value: Any) -> float:
     # Python's bool is a number, numpy's is not
-    if is_real(value):
-        price = float(value)
-        if math.isfinite(price) and price >= 0.0:
-            return price
-    raise PlanError(f"{what} is a finite number of at least 0, not {value!r}")
+    if is_real(value) and 0.0 <= float(value) <= _LARGEST:
+        return float(value)
+    raise PlanError(f"{what} is a finite number from 0 to {_LARGEST:g}, not {value!r}")
 
 
 def money(value: float) -> str:
