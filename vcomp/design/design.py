@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -229,11 +229,12 @@ class Design:
                     column=facet.name,
                 )
             codes.append(levels)
+        code = partial(self.centred_columns, rows.fixed, rows.y.size, rows.weights)
         return Chunk(
             response=rows.y,
             origin=self.origin,
             beta_origin=self.beta_origin,
-            columns=self.centred_columns(rows.fixed, rows.y.size, rows.weights),
+            columns=cache(code),
             compact_codes=tuple(codes),
             facet_sizes=self.n_levels,
             terms=self.terms,
@@ -284,6 +285,17 @@ the number of scores that each represents.
 """
 
 
+class _Recoded:
+    """A field whose value is given, or made by a cached function when it is read."""
+
+    def __get__(self, chunk: object, owner: object) -> FloatArray | MixedColumns:
+        given: Any = self if chunk is None else vars(chunk)["columns"]
+        return given() if callable(given) else given
+
+    def __set__(self, chunk: object, given: Any) -> None:
+        vars(chunk)["columns"] = given
+
+
 @dataclass(frozen=True)
 class Chunk:
     """Coded rows of the data, or cells that each represent several scores.
@@ -296,7 +308,6 @@ class Chunk:
 
     response: FloatArray  # (n,) as given
     origin: float  # Design.origin
-    columns: FloatArray | MixedColumns  # (n, p) fixed-effects matrix, centred at Design.x_origin
     compact_codes: tuple[Any, ...]  # level in each facet, in as few bytes as it takes
     facet_sizes: tuple[int, ...]  # number of levels of each facet
     terms: tuple[TermDesign, ...]
@@ -311,6 +322,7 @@ class Chunk:
     products: FloatArray | None = None  # (b, b, n) in each cell of y, X and a column for each term
     beta_origin: FloatArray | float = 0.0  # (p,) of Design
     scores: ScoresOfCells | None = None  # within the cells; None where they are equal or not known
+    columns: _Recoded = _Recoded()  # (n, p) fixed-effects matrix, centred at Design.x_origin
 
     @property
     def n(self) -> int:
@@ -350,6 +362,11 @@ class Chunk:
         """
         columns = self.columns
         return columns.toarray() if isinstance(columns, MixedColumns) else columns
+
+    def forget_columns(self) -> None:
+        """Free the memory of X, if it can be coded again: it is when it is next read."""
+        if callable(coded := vars(self)["columns"]):
+            coded.cache_clear()
 
     @property
     def n_fixed(self) -> int:

@@ -219,8 +219,8 @@ def accumulate(chunk: Chunk, rolled: RollUp | None = None) -> CrossProducts:
     elif chunk.is_mean:
         # A column of ones adds up to the size of each group.
         ZX, XX = tuple(n[:, None] for n in rolled.group_n), np.array([[chunk.total]])
-    elif chunk.X.size > FEW_ROWS:
-        sums, products = rolled.sums_and_products(y, chunk.X)
+    elif chunk.columns.size > FEW_ROWS:
+        sums, products = rolled.sums_and_products(y, chunk.columns)
         products += within
         return CrossProducts(
             n=chunk.n,
@@ -234,7 +234,7 @@ def accumulate(chunk: Chunk, rolled: RollUp | None = None) -> CrossProducts:
             log_weights=chunk.log_weights,
         )
     else:
-        X = np.ascontiguousarray(chunk.X)
+        X = np.ascontiguousarray(chunk.columns)
         total_X = X if times is None else X * times[:, None]
         ZX, XX = rolled.sums(total_X), X.T @ total_X
     return CrossProducts(

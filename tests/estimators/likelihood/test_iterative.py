@@ -1,6 +1,8 @@
 """The iterative engine: exact with all unit vectors for probes, honest with a few."""
 
+import gc
 import tracemalloc
+import weakref
 from itertools import combinations, pairwise
 from types import SimpleNamespace
 
@@ -853,3 +855,18 @@ def test_rough_steps_lead_to_the_maximum_of_all_probes():
     start = engine.after(maximise(rough, engine.mivque0(), sizes, tol=1.0).engine)
     v = np.array([1.0, 0.4, 1.0])
     np.testing.assert_allclose(start.information(v), engine.information(v), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("engine", "is_kept"), [("iterative", False), ("blocked", True)])
+def test_a_fit_by_solves_frees_the_columns_of_the_fixed_part(engine, is_kept):
+    """They are as large as the table, and coded again for what needs them after the fit."""
+    data = crossed(4_000, 100, 80).assign(x=np.random.default_rng(1).normal(size=4_000))
+    model = vcomp.VarianceComponentsModel("y ~ x + (1|a) + (1|b)", data)
+    cells, values = model.statistics.cells, model.statistics.cells.columns.copy()
+    columns = weakref.ref(cells.columns)
+    result = model.fit(engine=engine)
+    gc.collect()
+    assert (columns() is not None) == is_kept
+    np.testing.assert_array_equal(cells.columns, values)
+    assert cells.columns is cells.columns
+    np.testing.assert_allclose(result.fittedvalues + result.resid, data["y"], rtol=1e-12)

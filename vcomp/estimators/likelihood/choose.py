@@ -569,6 +569,8 @@ def _iterative(
     """Return the holes engine for a nearly complete grid, else the iterative engine."""
     sums, grid = stats.cross_products, _grid(stats, limits)
     if grid is None:
+        if not repeated and stats.make_cells is not None:
+            stats.cells.forget_columns()
         from vcomp.estimators.likelihood.iterative import GOAL, IterativeLikelihood
 
         if n_probes is not None:
