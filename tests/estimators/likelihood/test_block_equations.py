@@ -19,8 +19,8 @@ from tests.estimators.likelihood.test_conformance import (
     model_of,
     textbook,
 )
-from vcomp.estimators.likelihood.block_equations import BlockEquations, BlockSums
-from vcomp.estimators.likelihood.block_point import BlockPoint
+from vcomp.estimators.likelihood.equations import BlockSums, Equations
+from vcomp.estimators.likelihood.point import Point
 from vcomp.statistics import CrossProducts
 from vcomp.statistics.roll_up import PairTable
 
@@ -107,13 +107,13 @@ class Rows:
         return found
 
 
-def given_by(point):
+def given_by(point, reml):
     beta, cov_beta = point.fixed_effects()
     found = {
-        "loglike": point.loglike(),
-        "score": point.score(),
+        "loglike": point.loglike(with_fixed=reml),
+        "score": point.score(with_fixed=reml),
         "average": point.average(),
-        "expected": point.expected(),
+        "expected": point.expected(with_fixed=reml),
         "beta": beta,
         "cov_beta": cov_beta,
         "first forms": point.fixed_forms(),
@@ -131,7 +131,7 @@ def covariance(q, seed=0):
 
 def compare(rows, residuals, matrices, reml, rtol=1e-10, without=()):
     wanted = rows.textbook(residuals, matrices, reml=reml)
-    found = given_by(BlockPoint(BlockEquations(rows.sums()), residuals, matrices, reml=reml))
+    found = given_by(Point(Equations(rows.sums()), residuals, matrices), reml)
     assert found.keys() == wanted.keys()
     for what in wanted.keys() - set(without):
         value = np.asarray(wanted[what], dtype=float)
@@ -182,12 +182,14 @@ def test_informations_keep_digits_at_large_ratios(groups, ratio):
         u = rng.normal(size=(rows.Z[columns[0]].shape[1], 2)) @ np.linalg.cholesky(L).T
         rows.y += sum(rows.Z[c] @ own for c, own in zip(columns, u.T, strict=True))
     wanted = rows.textbook(residuals, matrices, reml=True)
-    point = BlockPoint(BlockEquations(rows.sums()), residuals, matrices, reml=True)
+    point = Point(Equations(rows.sums()), residuals, matrices)
     expected = wanted["expected"].astype(float)
     observed = (2.0 * wanted["average"] - wanted["expected"]).astype(float)
     size = np.sqrt(np.outer(np.diagonal(expected), np.diagonal(expected)))
-    found = 2.0 * point.average() - point.expected()
-    np.testing.assert_allclose(point.expected() / size, expected / size, rtol=0.0, atol=rtol)
+    found = 2.0 * point.average() - point.expected(with_fixed=True)
+    np.testing.assert_allclose(
+        point.expected(with_fixed=True) / size, expected / size, rtol=0.0, atol=rtol
+    )
     np.testing.assert_allclose(found / size, observed / size, rtol=0.0, atol=rtol)
     errors, own = (np.diagonal(np.linalg.inv(A / size)) for A in (observed, found))
     np.testing.assert_allclose(own, errors, rtol=10.0 * rtol)

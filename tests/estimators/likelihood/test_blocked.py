@@ -12,7 +12,7 @@ import vcomp
 from tests.helpers.designs import unbalanced
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.blocked_covariance import Eliminations
-from vcomp.estimators.likelihood.equations import SquareLimits
+from vcomp.estimators.likelihood.term_point import SquareLimits
 
 
 def test_components_by_name_and_as_a_list():

@@ -20,7 +20,7 @@ from vcomp.estimators.likelihood.blocked_covariance import (
     Eliminations,
     _without_columns,
 )
-from vcomp.estimators.likelihood.equations import SquareLimits
+from vcomp.estimators.likelihood.term_point import SquareLimits
 from vcomp.estimators.likelihood.totals import Columns
 
 ZEROS = [(), (0,), (1,), (0, 1), "all"]

@@ -9,7 +9,7 @@ import pytest
 import vcomp
 from tests.helpers.designs import DESIGNS, unbalanced
 from vcomp.estimators.likelihood.blocked_covariance import Eliminations, _without_columns
-from vcomp.estimators.likelihood.equations import SquareLimits, large_at_zero
+from vcomp.estimators.likelihood.term_point import SquareLimits, large_at_zero
 
 ZEROS = [(0,), (1,), (0, 1), "all"]
 

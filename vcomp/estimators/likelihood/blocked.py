@@ -4,7 +4,7 @@ It allows any number of crossed and nested terms and any fixed effects. Leading 
 eliminated as a sparse matrix, the others as a dense one. Value, score and informations
 (docs/explanation/mathematics.md, eqs. (5.1) to (5.6)) follow from one factorisation, without
 finite differences. The algebra of the equations is in
-:mod:`~vcomp.estimators.likelihood.equations`.
+:mod:`~vcomp.estimators.likelihood.term_point`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from vcomp.estimators.likelihood.engine import (
     Solution,
     Squares,
 )
-from vcomp.estimators.likelihood.equations import Point
 from vcomp.estimators.likelihood.fixed_part import (
     CrossProductsEngine,
     fixed_effects_at,
@@ -41,6 +40,7 @@ from vcomp.estimators.likelihood.fixed_part import (
 )
 from vcomp.estimators.likelihood.starts import EffectForms
 from vcomp.estimators.likelihood.surface import NodeValues
+from vcomp.estimators.likelihood.term_point import TermPoint
 from vcomp.numerics import limited_blas
 from vcomp.statistics import CrossProducts, Statistics, WideProducts
 
@@ -187,7 +187,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         """Expected time of one evaluation in seconds."""
         return self.eliminations.seconds
 
-    def point(self, v: FloatArray) -> Point:
+    def point(self, v: FloatArray) -> TermPoint:
         """Return the equations factored at components `v`, the residual last."""
         return self.eliminations.at(v)
 
@@ -255,7 +255,9 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
             return Curvature("Fisher", expected, here)
         return Curvature("Newton", 2.0 * self._average(point) - expected, here)
 
-    def _carried(self, known: Squares | None, point: Point, decrement: float) -> Squares | None:
+    def _carried(
+        self, known: Squares | None, point: TermPoint, decrement: float
+    ) -> Squares | None:
         """Return squares carried from another point; None if they are too far or too slow."""
         if known is None or (
             decrement < self.newton_below and decrement > _SLOW * known.decrement
@@ -309,10 +311,8 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         if sums is not self.stats:
             return BlockedLikelihood(sums, reml=self.reml).fixed_forms(v, second=second)
         if not second and (v[:-1] > 0.0).all() and v[-1] < _SMALL_RESIDUAL * v.max():
-            from vcomp.estimators.likelihood.block_point import refined_forms
-
-            return refined_forms(sums, v)
-        return forms_of_point(self.eliminations.at(v), second=second)
+            return self.eliminations.refined_forms(v)
+        return forms_of_point(self.point(v), second=second)
 
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`."""
@@ -334,7 +334,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
             variances=lambda: (variances(with_fixed=True), variances(with_fixed=False)),
         )
 
-    def _variance(self, point: Point, term: int, *, with_fixed: bool) -> FloatArray:
+    def _variance(self, point: TermPoint, term: int, *, with_fixed: bool) -> FloatArray:
         if point.v[term] == 0.0:
             return np.zeros(self.sizes[term])
         return point.residual * point.block_diagonal(term, with_fixed=with_fixed)
@@ -345,7 +345,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
     def _degrees(self) -> int:
         return self.n - (self.n_fixed if self.reml else 0)
 
-    def _without_fixed(self, point: Point) -> Point:
+    def _without_fixed(self, point: TermPoint) -> TermPoint:
         """Return the point from which forms of V⁻¹ follow, if `point` has those of P."""
         random = self._random_part
         return point if random is None else random.at(self._components(point))
@@ -357,21 +357,21 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
             return None
         return self.eliminations.of_random(self.stats)
 
-    def _of_traces(self, point: Point) -> Point:
+    def _of_traces(self, point: TermPoint) -> TermPoint:
         """Return the point with the traces of the likelihood."""
         return point if self.reml else self._without_fixed(point)
 
-    def _components(self, point: Point) -> FloatArray:
+    def _components(self, point: TermPoint) -> FloatArray:
         """Return the components (k + 1,) of the random terms and the residual."""
         return np.append(point.v[: len(self.sizes)], point.residual)
 
-    def _loglike(self, point: Point) -> float:
+    def _loglike(self, point: TermPoint) -> float:
         """Return ℓ by docs/explanation/mathematics.md, eqs. (5.1) for REML and (5.2) for ML."""
         log_v, log_fixed = self._of_traces(point).log_determinants()
         deviance = log_v + point.solution[2] / point.residual + self._degrees * np.log(2.0 * np.pi)
         return float(-0.5 * (deviance + log_fixed if self.reml else deviance))
 
-    def _score(self, point: Point, traces: FloatArray) -> FloatArray:
+    def _score(self, point: TermPoint, traces: FloatArray) -> FloatArray:
         """Return the likelihood score, eq. (5.3); that of the residual follows as in (5.9)."""
         k, v = len(self.sizes), self._components(point)
         score = np.empty(k + 1)
@@ -382,7 +382,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
 
     # Information ----------------------------------------------------------------------------
 
-    def _average(self, point: Point) -> FloatArray:
+    def _average(self, point: TermPoint) -> FloatArray:
         """Return the average information ½ y'P V_t P V_u P y, eq. (5.5).
 
         For the residual, P(Σ σ²_t V_t + σ²_e I)P = P gives y'P P V_u P y without the rows.
@@ -391,7 +391,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         total = point.solution[2] / point.residual
         return 0.5 * with_residual_forms(point.forms, squares, total, self._components(point))
 
-    def _squares_at(self, point: Point, *, positive_only: bool) -> Squares:
+    def _squares_at(self, point: TermPoint, *, positive_only: bool) -> Squares:
         """Return tr(Q V_t Q V_u), Q = P or V⁻¹, from squared norms of the blocks of Z'QZ."""
         k, of_traces = len(self.sizes), self._of_traces(point)
         traces = of_traces.traces(with_fixed=self.reml)

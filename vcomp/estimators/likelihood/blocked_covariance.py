@@ -17,11 +17,12 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.display import listed, memory
-from vcomp.estimators.likelihood.equations import Equations, Planner, Point, random_part
-from vcomp.estimators.likelihood.sparse_equations import Tables
+from vcomp.estimators.likelihood.engine import FixedForms
+from vcomp.estimators.likelihood.equations import BlockSums, Equations, Planner, Tables
+from vcomp.estimators.likelihood.term_point import TermPoint, refined_forms
 from vcomp.estimators.likelihood.totals import Columns, Forms
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import available_bytes, in_threads, limited_blas
+from vcomp.numerics import available_bytes
 from vcomp.numerics.sparse import EliminationOrder, plan_elimination
 from vcomp.statistics import CrossProducts, WideProducts
 
@@ -75,8 +76,8 @@ class Eliminations:
         if self._has_factor:
             self._names = *self._random_names, "the fixed factor"
         # Value, derivatives and information are requested one after the other at the same point.
-        self._last: tuple[bytes, Point] | None = None
-        self._start: tuple[bytes, Point] | None = None
+        self._last: tuple[bytes, TermPoint] | None = None
+        self._start: tuple[bytes, TermPoint] | None = None
         self._equations: dict[tuple[int, ...], Equations] = {}
         self._tables = Tables(stats.products)
         self._plans: dict[tuple[int, ...], tuple[Any, EliminationOrder]] = {}
@@ -84,7 +85,7 @@ class Eliminations:
         self._whole_plan: EliminationOrder = self._planned(every)[1]
         self._norms_fit = self._whole_plan.bytes_for_norms <= _SHARE * free_bytes()
 
-    def at(self, v: FloatArray) -> Point:
+    def at(self, v: FloatArray) -> TermPoint:
         """Return the equations factored at components `v` of the random terms, residual last."""
         v = np.array(v, dtype=float)
         if self._has_factor:
@@ -96,7 +97,7 @@ class Eliminations:
             last = self._last = None
             start = self._start
             like = None if start is None or start[0] != key else start[1]
-            last = self._last = key, Point(self._equations_of(v), v, like=like)
+            last = self._last = key, TermPoint(self._equations_of(v), v, like=like)
         return last[1]
 
     def _equations_of(self, v: FloatArray) -> Equations:
@@ -104,10 +105,17 @@ class Eliminations:
         terms = range(self._tables.stats.n_terms)
         active = self._ordered(t for t in terms if v[t] > 0.0)
         if active not in self._equations:
-            random, plan = self._planned(active)
+            planned, stats = self._planned(active), self._tables.stats
             self._plans.pop(active, None)
-            self._equations[active] = Equations.of(self._tables, active, random, plan)
+            fixed = tuple(t for t in active if v[t] == np.inf)
+            random = tuple((t,) for t in active if t not in fixed)
+            sums = BlockSums((stats,), random, stats.log_weights, fixed)
+            self._equations[active] = Equations(sums, self._tables, planned)
         return self._equations[active]
+
+    def refined_forms(self, v: FloatArray) -> FixedForms:
+        """Return X'V⁻¹V_tV⁻¹X at positive components, next to a small residual too."""
+        return refined_forms(self._equations_of(v), v)
 
     def keep(self, v: FloatArray) -> None:
         """Keep the factor at `v` for other responses, unless it needs much memory."""
@@ -138,7 +146,7 @@ class Eliminations:
         other = copy(self)
         other._tables, other._last = self._tables.with_response(stats.products), None
         other._equations = {
-            active: equations.with_response(other._tables)
+            active: equations.with_response((stats.products,))
             for active, equations in list(self._equations.items())[-_SETS_KEPT:]
         }
         return other
@@ -219,11 +227,11 @@ class Eliminations:
         """
         if active in self._plans:
             return self._plans[active]
-        random, plan = random_part(self._tables, active, self._planner)
-        free = self._free_bytes()
+        random, sizes = self._tables.off_diagonal(active), self._tables.stats.sizes
+        plan, free = self._planner(random, [sizes[t] for t in active]), self._free_bytes()
         if plan is None or plan.bytes_for_traces > _SHARE * free:
             needed = "tens of GiB" if plan is None else memory(plan.bytes_for_traces)
-            order = sum(self._tables.stats.sizes[t] for t in active)
+            order = sum(sizes[t] for t in active)
             raise EstimationError(
                 f"exact elimination of these {order:,} random effects needs {needed}, and "
                 f"{memory(free)} are free; {self._advice}"
@@ -251,7 +259,7 @@ class BlockedCovariance:
         self._columns = columns
         self._sums = [ZB.reshape(ZB.shape[0], -1) for ZB in columns.ZB]
         self._eliminations = Eliminations(self._stats)
-        self._solved: tuple[Point, FloatArray, FloatArray] | None = None
+        self._solved: tuple[TermPoint, FloatArray, FloatArray] | None = None
 
     def log_det_and_gram(self, c: FloatArray) -> tuple[float, FloatArray]:
         """Return log|V| and B'V⁻¹B only."""
@@ -265,7 +273,9 @@ class BlockedCovariance:
         traces = point.traces(with_fixed=False)
         squares = point.squares(traces, with_fixed=False, positive_only=False)
         gram = self._gram(point)
-        first, second = self._quadratics(point)
+        rows = self._projected(point)
+        first = np.array([self._product(r, r) for r in rows]).reshape(len(rows), *gram.shape)
+        second = point.second_forms(rows, len(gram), self._product)
         return Forms(
             log_det=point.log_determinants()[0],
             traces=np.append(traces, last_form(total, traces, point.v)),
@@ -298,14 +308,14 @@ class BlockedCovariance:
 
     # At one point -------------------------------------------------------------------------
 
-    def _solution(self, point: Point) -> tuple[FloatArray, FloatArray]:
+    def _solution(self, point: TermPoint) -> tuple[FloatArray, FloatArray]:
         """Return û and B'B − û'Z'B, refined once in extended precision if little is left."""
         if self._solved is None or self._solved[0] is not point:
             right = point.stacked(self._sums)
             effects = point.solve(right)[0]
             left = self._columns.BB - self._product(right, effects)
             if (np.diagonal(left) < 1e-3 * np.diagonal(self._columns.BB)).any():
-                rest = point.random_rest(right, effects)
+                rest = right - point.applied(effects.astype(np.longdouble))
                 # The error of this product is of second order in that of û.
                 explained = self._product(right + rest, effects.astype(np.longdouble))
                 left = (self._columns.BB - explained).astype(float)
@@ -313,37 +323,12 @@ class BlockedCovariance:
             self._solved = point, effects, 0.5 * (left + left.T)
         return self._solved[1:]
 
-    def _gram(self, point: Point) -> FloatArray:
+    def _gram(self, point: TermPoint) -> FloatArray:
         return self._solution(point)[1] / point.residual
 
-    def _projected(self, point: Point) -> list[FloatArray]:
+    def _projected(self, point: TermPoint) -> list[FloatArray]:
         effects = self._solution(point)[0]
-        return point.projected(self._sums, (effects, _no_fixed(self._sums)))
-
-    def _quadratics(self, point: Point) -> tuple[FloatArray, FloatArray]:
-        """Return B'V⁻¹K_l V⁻¹B and B'V⁻¹K_l V⁻¹K_m V⁻¹B of the terms."""
-        k, b = self._stats.n_terms, self._columns.BB.shape[0]
-        tables = point.equations.tables
-        rows = self._projected(point)
-
-        def with_term(m: int) -> list[FloatArray]:
-            # Z_l'V⁻¹f for f = Z_m r, whose sums within groups are Z_l'Z_m r.
-            sums = [tables.times(t, m, rows[m]) for t in range(k)]
-            solved = point.solve(point.stacked(sums), overwrite=True)
-            forms = zip(rows, point.scaled_projections(sums, solved), strict=True)
-            return [self._product(r, f) / scale for r, (f, scale) in forms]
-
-        first = np.array([self._product(r, r) for r in rows]).reshape(k, b, b)
-        second = np.empty((k, k, b, b))
-        pattern = point.equations.pattern
-        entries = float(pattern.rows.size + pattern.n_dense**2)
-        multiplications = 2.0 * k * entries * self._sums[0].shape[1] if k else 0.0
-        # Threads would restore each other's number of BLAS threads.
-        with limited_blas(pattern.n_dense):
-            for m, found in enumerate(in_threads(with_term, range(k), multiplications)):
-                second[:, m] = found
-        # The two halves differ by rounding only.
-        return first, 0.5 * (second + second.transpose(1, 0, 3, 2))
+        return point.projected(self._sums, (effects, np.zeros((0, effects.shape[1]))))
 
     def _product(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """Return the (b, b) products of two sets of columns, summed over groups and vectors."""
@@ -361,10 +346,6 @@ def _without_columns(stats: CrossProducts) -> CrossProducts:
         Xy=np.zeros(0),
         yy=0.0,
     )
-
-
-def _no_fixed(sums: list[FloatArray]) -> FloatArray:
-    return np.zeros((0, sums[0].shape[1] if sums else 0))
 
 
 def last_form(total: FloatArray | float, forms: FloatArray, c: FloatArray) -> FloatArray:

@@ -1,571 +1,440 @@
-"""Henderson's mixed-model equations for the terms that have a positive component.
+"""Henderson's mixed-model equations: what does not depend on the components.
 
-The matrix C = [Z'Z + Λ⁻¹, Z'X; X'Z, X'X] with λ_t = σ²_t/σ²_e is ordered and analysed once for
-each set of positive components, then factored at each value of the components. Let Q be
-P = V⁻¹ − V⁻¹X(X'V⁻¹X)⁻¹X'V⁻¹, or V⁻¹ if the fixed part is left out. The forms of Q follow from
-solutions and from blocks of C⁻¹ (docs/explanation/mathematics.md, eqs. (7.1) to (7.5)). A term
-with σ²_t = 0 is not in the equations; its forms come from its pair tables with the others, eqs.
-(7.6) and (7.7).
+Let A_r = [Z X] be the rows of residual group r, D_r their weights, and Λ_t the covariance matrix
+of the q effects of a level of term t. The matrix of the equations,
+
+    C = Σ_r A_r'D_rA_r/σ²_r + Σ_t Λ_t⁻¹ ⊗ I,
+
+is linear in the natural parameters φ: the 1/σ²_r and the elements of the Λ_t⁻¹. ``point`` factors
+σ²C with σ² = σ²_1: with one residual variance and intercepts alone only its diagonal changes. A
+fixed factor of many levels is a column of effects without a Λ⁻¹.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import combinations_with_replacement, pairwise, product
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood.sparse_equations import Tables
-from vcomp.numerics import Positive
-from vcomp.numerics.sparse import EliminationOrder, Factor, Pattern, plan_elimination
+from vcomp._typing import FloatArray, LongArray
+from vcomp.numerics.sparse import Direction, EliminationOrder, Factor, Pattern, plan_elimination
 from vcomp.statistics import CrossProducts
-
-
-@dataclass(frozen=True, slots=True)
-class SquareLimits:
-    """Limits for the computation of the squares of terms at zero.
-
-    Attributes
-    ----------
-    many_elements : elements of Z'Q Z_t, for all terms Z, above which eq. (7.7) is used in its
-        place
-    most_effects : order of C up to which its dense inverse is faster than solves for the columns
-        of Z_t
-    times_as_many : groups per column of A = [Z X] from which the difference in eq. (7.7) does not
-        cancel
-    slab_bytes : bytes of the columns of Z_t that are solved for at a time
-    """
-
-    many_elements: float = 2e7
-    most_effects: int = 3000
-    times_as_many: int = 4
-    slab_bytes: float = 2.0**26
-
-
-_LIMITS = SquareLimits()
-
-
-def large_at_zero(point: Point, limits: SquareLimits = _LIMITS) -> list[int]:
-    """Return the terms at zero with so many groups that eq. (7.7) is used."""
-    sizes, n_fixed = point.stats.sizes, point.stats.n_fixed
-    rank = sum(sizes[t] for t in point.active) + n_fixed
-    if rank > limits.most_effects:
-        return []
-    return [
-        t
-        for t, size in enumerate(sizes)
-        if point.v[t] == 0.0
-        and size * sum(sizes) > limits.many_elements
-        and size >= limits.times_as_many * rank
-    ]
-
-
-def squares_at_zero(point: Point, terms: Sequence[int], *, with_fixed: bool) -> FloatArray:
-    """Return ‖Z_t'Q Z_u‖² of some terms t at zero by eq. (7.7).
-
-    Parameters
-    ----------
-    point : the equations, factored
-    terms : the terms t
-    with_fixed : whether Q is P; else V⁻¹
-
-    Returns
-    -------
-    (len(terms), k) for terms u that are positive or among `terms`; nan for others
-    """
-    stats, v = point.stats, point.v
-    inverse = _inverse(point, with_fixed=with_fixed)
-    between = {t: _with_positive(point, t, with_fixed=with_fixed) for t in terms}
-    halves = {t: inverse @ _dense(F @ F.T) for t, F in between.items()}
-    squares = np.full((len(terms), stats.n_terms), np.nan)
-    for i, t in enumerate(terms):
-        W = halves[t] @ inverse
-        for u, place in zip(point.active, point.equations.slices, strict=True):
-            squares[i, u] = np.trace(W[place, place]) / v[u] ** 2
-        for u in terms:
-            N = stats.gram(t, u)
-            explained = np.sum(inverse * _dense(between[t] @ N @ between[u].T))
-            twice = np.sum(halves[t] * halves[u].T)
-            squares[i, u] = (np.square(N.data).sum() - 2.0 * explained + twice) / point.residual**2
-    return squares
-
-
-def _inverse(point: Point, *, with_fixed: bool) -> FloatArray:
-    """Return C⁻¹; if not `with_fixed`, the inverse of its random part."""
-    m = point.equations.group_n.size
-    p = point.stats.n_fixed if with_fixed else 0
-    units = np.eye(m + p)
-    effects, beta = point.solve(units[:m], units[m:] if with_fixed else None)
-    return np.concatenate([effects, beta]) if p else effects
-
-
-def _with_positive(point: Point, term: int, *, with_fixed: bool) -> Any:
-    """Return A'Z_t, sparse, with A = [Z X], or Z if not `with_fixed`."""
-    from scipy.sparse import csr_array, vstack
-
-    stats, tables = point.stats, point.equations.tables
-    blocks = [csr_array((0, stats.sizes[term])), *(tables.between(u, term) for u in point.active)]
-    if with_fixed and stats.n_fixed:
-        blocks.append(csr_array(stats.ZX[term].T))
-    return vstack(blocks, format="csr")
-
-
-def _dense(matrix: Any) -> FloatArray:
-    return matrix.toarray()
-
-
-_SMALL = 1e-3
-"""A component below this fraction of the error variance of a group's mean counts as small."""
-
-_PRODUCT_SECONDS = 1e-9
-"""Time of a multiplication in solves for few columns at a time."""
-
-_CHEAP_PRODUCTS = 4e9
-"""Multiplications up to which ‖Z_t'Q Z_u‖² of a small component is computed column by column."""
-
-
-@dataclass(frozen=True, slots=True)
-class Equations:
-    """The parts of the equations that do not depend on the components.
-
-    Attributes
-    ----------
-    tables : pair tables, with the cross-products
-    active : terms with a positive component, largest first
-    slices : for each of them the positions of its effects among the unknowns
-    off_diagonal : Z'Z of these terms without its diagonal, sparse
-    group_n, Zy, ZX : group sizes and sums of these terms, stacked
-    pattern : sparsity pattern of the factor
-    """
-
-    tables: Tables
-    active: tuple[int, ...]
-    slices: tuple[slice, ...]
-    off_diagonal: Any
-    group_n: FloatArray
-    Zy: FloatArray
-    ZX: FloatArray
-    pattern: Pattern
-
-    @property
-    def stats(self) -> CrossProducts:
-        """The cross-products."""
-        return self.tables.stats
-
-    @classmethod
-    def of(
-        cls, tables: Tables, active: tuple[int, ...], random: Any, plan: EliminationOrder
-    ) -> Equations:
-        """Return the equations of the terms `active`; `random` is their off-diagonal Z'Z."""
-        stats = tables.stats
-        ends = np.cumsum([0, *(stats.sizes[t] for t in active)])
-        return cls(
-            tables=tables,
-            active=active,
-            slices=tuple(slice(int(a), int(b)) for a, b in pairwise(ends)),
-            off_diagonal=random,
-            group_n=_stacked(stats.group_n, active),
-            Zy=_stacked(stats.Zy, active),
-            ZX=np.concatenate([np.zeros((0, stats.n_fixed)), *(stats.ZX[t] for t in active)]),
-            pattern=Pattern.of(plan),
-        )
-
-    def with_response(self, tables: Tables) -> Equations:
-        """Return the equations of the same rows with the response of other tables."""
-        return replace(self, tables=tables, Zy=_stacked(tables.stats.Zy, self.active))
-
-
-def _stacked(sums: Sequence[FloatArray], active: Sequence[int]) -> FloatArray:
-    return np.concatenate([np.zeros(0), *(sums[t] for t in active)])
-
 
 Planner: TypeAlias = Callable[[Any, list[int]], EliminationOrder | None]
 """Returns the order of elimination of a sparse matrix with blocks of some sizes."""
 
 
-def random_part(
-    tables: Tables, active: tuple[int, ...], planner: Planner = plan_elimination
-) -> tuple[Any, EliminationOrder | None]:
-    """Return the off-diagonal blocks of Z'Z of the terms, sparse, and their elimination order.
+class Tables:
+    """The pair tables Z_t'Z_u as sparse matrices, each made once."""
 
-    No array larger than the pair tables is allocated.
+    def __init__(
+        self, stats: CrossProducts, made: dict[tuple[int, int], Any] | None = None
+    ) -> None:
+        self.stats = stats
+        self._made: dict[tuple[int, int], Any] = {} if made is None else made
 
-    Parameters
+    def with_response(self, stats: CrossProducts) -> Tables:
+        """Return the tables of the same rows with another response; the matrices are shared."""
+        return Tables(stats, self._made)
+
+    def between(self, t: int, u: int) -> Any:
+        """Return Z_t'Z_u of two different terms."""
+        if (t, u) not in self._made:
+            self._made[t, u] = self.stats.gram(t, u)
+        return self._made[t, u]
+
+    def times(self, t: int, u: int, x: FloatArray) -> FloatArray:
+        """Return Z_t'Z_u x for columns of effects of term u."""
+        if t == u:
+            return self.stats.group_n[t][:, None] * x
+        return self.between(t, u) @ x
+
+    def off_diagonal(self, columns: Sequence[int]) -> Any:
+        """Return Z'Z of some columns of effects without its diagonal, sparse.
+
+        No array larger than the pair tables is allocated.
+        """
+        from scipy.sparse import block_array, csr_array
+
+        n = sum(self.stats.sizes[t] for t in columns)
+        if len(columns) < 2:
+            return csr_array((n, n))
+        blocks = [[None if t == u else self.between(t, u) for u in columns] for t in columns]
+        return block_array(blocks, format="csr")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockSums:
+    """Sums over rows for terms with one or several effects of each level.
+
+    Attributes
     ----------
-    tables : of the pairs of terms
-    active : the terms in order
-    planner : returns the order of elimination
+    groups : weighted cross-products of the rows of each residual group; their terms are columns of
+        effects (intercepts, slopes)
+    terms : for each term the positions of its columns, which have the same levels
+    log_weights : sum of the logarithms of the weights of all rows
+    fixed : columns of effects to which no Λ⁻¹ is added
     """
-    from scipy.sparse import block_array, csr_array
 
-    sizes = [tables.stats.sizes[t] for t in active]
-    if len(active) < 2:
-        random = csr_array((sum(sizes), sum(sizes)))
-    else:
-        random = block_array(
-            [[None if t == u else tables.between(t, u) for u in active] for t in active]
-        ).tocsr()
-    return random, planner(random, sizes)
+    groups: tuple[CrossProducts, ...]
+    terms: tuple[tuple[int, ...], ...]
+    log_weights: float = 0.0
+    fixed: tuple[int, ...] = ()
 
 
-class Point:
-    """The equations factored at one value of the components.
+class RowsPart:
+    """The derivative D of C by the 1/σ²_r of a residual group, and the sums that belong to it.
 
     Parameters
     ----------
-    equations : for the positive components of `v`
-    v : (k + 1,) components, the residual last; a term with an infinite one has fixed effects: its
-        diagonal gets nothing added, and its forms of P are zero
-    like : the point of another response of the same rows at `v`, whose factor is shared
+    off_diagonal : of the block of D for effects, sparse
+    direction : D for the effects
+    sums : of the rows
+    ZX, right : (n, p) sums of the columns of X, and (m,) A_r'D_ry
+
+    Attributes
+    ----------
+    gram : (n, n) D for the effects, sparse, in extended precision
+    border : (n, p) D between effects and columns of X
+    right, yy : (m,) and number: A_r'D_ry, of turned effects in extended precision, and y'D_ry
+    """
+
+    def __init__(
+        self,
+        off_diagonal: Any,
+        direction: Direction,
+        sums: CrossProducts,
+        ZX: FloatArray,
+        right: Any,
+    ) -> None:
+        self._off_diagonal, self.direction = off_diagonal, direction
+        self.right: Any = right
+        self.yy = sums.yy
+        self._ZX: Any = ZX
+        self.border, self.XX = ZX, sums.XX
+
+    @cached_property
+    def gram(self) -> Any:
+        """D for the effects, sparse, in extended precision."""
+        from scipy.sparse import diags_array
+
+        gram = self._off_diagonal + diags_array(self.direction.diagonal)
+        return gram.astype(np.longdouble).tocsr()
+
+    def with_response(self, sums: CrossProducts, right: FloatArray) -> RowsPart:
+        """Return the part of the same rows with another response."""
+        other = copy(self)
+        other.right, other.yy = right, sums.yy
+        return other
+
+    def turned(self, R: Any, direction_of: Callable[[Any], Direction]) -> RowsPart:
+        """Return the part for effects v of u = Rv."""
+        other, n = copy(self), len(self.border)
+        other.gram = (R.T @ self.gram @ R).tocsr()
+        other.direction = direction_of(other.gram)
+        other._ZX = R.T @ self._ZX
+        other.border = other._ZX.astype(float)
+        other.right = np.concatenate([R.T @ self.right[:n], self.right[n:]])
+        return other
+
+    def times(self, x: Any) -> Any:
+        """Return Dx of columns x, in extended precision."""
+        n, x = len(self.border), x.astype(np.longdouble)
+        u, b = x[:n], x[n:]
+        return np.concatenate([self.gram @ u + self._ZX @ b, self._ZX.T @ u + self.XX @ b])
+
+    def form(self, x: Any) -> Any:
+        """Return x'Dx of columns x."""
+        return x.T @ self.times(x)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PriorPart:
+    """The derivative D of C by an element of a Λ_t⁻¹: ones between two columns of effects.
+
+    Attributes
+    ----------
+    places : positions of the two columns of effects among the unknowns
+    direction : D for the effects
+    """
+
+    places: tuple[slice, slice]
+    direction: Direction
+
+    def times(self, x: Any) -> Any:
+        """Return Dx of columns x."""
+        product = np.zeros_like(x)
+        self.add_times(product, 1.0, x)
+        return product
+
+    def add_times(self, total: Any, factor: Any, x: Any) -> None:
+        """Add a multiple of Dx to a total, in place."""
+        a, b = self.places
+        total[a] += factor * x[b]
+        if a != b:
+            total[b] += factor * x[a]
+
+    def form(self, x: Any) -> Any:
+        """Return x'Dx of columns x."""
+        a, b = self.places
+        half = x[a].T @ x[b]
+        return half if a == b else half + half.T
+
+    def inner(self, x: FloatArray, y: FloatArray) -> float:
+        """Return tr(x'Dy)."""
+        a, b = self.places
+        half = float(np.vdot(x[a], y[b]))
+        return half if a == b else half + float(np.vdot(x[b], y[a]))
+
+
+class Equations:
+    """The parts of the equations that do not depend on the components.
+
+    Parameters
+    ----------
+    sums : sums over rows
+    tables : pair tables of the first residual group; None makes them
+    planned : Z'Z without its diagonal and its order of elimination, of intercepts with one
+        residual variance; None plans it
+
+    Attributes
+    ----------
+    places : for each column of effects its positions among the unknowns, largest terms first
+    pairs : for each term the pairs of its columns, (a, b) with a ≤ b by their places in the term
+    rows, priors : derivatives of C by the residual groups' 1/σ²_r, and by the elements of each
+        Λ_t⁻¹
+    offset : (m,) solution whose part of the response was subtracted from it
+    pattern : sparsity pattern of the factor
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If the equations are not positive definite up to rounding error.
+        If the factor has too many entries.
     """
 
-    def __init__(self, equations: Equations, v: FloatArray, *, like: Point | None = None) -> None:
-        self.equations, self.v = equations, v
-        self.stats, self.active = equations.stats, equations.active
-        self.residual = float(v[-1])
-        self._traces: dict[bool, FloatArray] = {}
-        self._norms: dict[bool, FloatArray] = {}
-        if like is None:
-            diagonal = equations.group_n.copy()
-            for t, place in zip(self.active, equations.slices, strict=True):
-                diagonal[place] += self.residual / v[t]
-            self.factor = Factor(equations.pattern, diagonal)
-            # X is eliminated last.
-            solved = self.factor.solve(np.column_stack([equations.ZX, equations.Zy]))
-            self._border, self._from_y = solved[:, :-1], solved[:, -1]
-            self.fixed = Positive(self.stats.XX - equations.ZX.T @ self._border)
-        else:
-            self.factor, self.fixed, self._border = like.factor, like.fixed, like._border
-            self._traces, self._norms = like._traces, like._norms
-            self._from_y = self.factor.solve(equations.Zy[:, None])[:, 0]
-
-    def log_determinants(self) -> tuple[float, float]:
-        """Return log|V| and log|X'V⁻¹X|, eq. (7.1); with fixed terms only their sum is right."""
-        stats, s2 = self.stats, self.residual
-        log_v = stats.n * np.log(s2) - stats.log_weights + self.factor.log_determinant()
-        n_fixed = stats.n_fixed
-        for t in self.active:
-            if np.isfinite(self.v[t]):
-                log_v += stats.sizes[t] * np.log(self.v[t] / s2)
-            else:
-                n_fixed += stats.sizes[t]
-        return float(log_v), self.fixed.log_determinant() - n_fixed * float(np.log(s2))
-
-    # Solutions ------------------------------------------------------------------------------
-
-    def solve(
-        self, Zb: FloatArray, Xb: FloatArray | None = None, *, overwrite: bool = False
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return û and β̂ of columns b from Z'b of the positive terms, stacked, and X'b.
-
-        If X'b is None, the equations are those without fixed effects, and β̂ is zero. Z'b may be
-        overwritten if nobody needs it.
-        """
-        effects = self.factor.solve(Zb, overwrite=overwrite)
-        if Xb is None:
-            return effects, np.zeros((self.stats.n_fixed, Zb.shape[1]))
-        beta = self.fixed.solve(Xb - self.equations.ZX.T @ effects)
-        effects -= self._border @ beta
-        return effects, beta
-
-    @cached_property
-    def solution(self) -> tuple[FloatArray, FloatArray, float]:
-        """û, β̂ and σ²_e y'Py, eq. (7.2).
-
-        If the effects explain nearly all of y, the difference y'y − û'Z'y − β̂'X'y cancels. One
-        step of iterative refinement in extended precision then makes it as exact as the
-        statistics.
-        """
-        Zy, Xy = self.equations.Zy, self.stats.Xy
-        beta = self.fixed.solve(Xy - self.equations.ZX.T @ self._from_y)
-        effects = self._from_y - self._border @ beta
-        rss = float(self.stats.yy - Zy @ effects - Xy @ beta)
-        if rss < 1e-3 * self.stats.yy:
-            rest_z, rest_x = self._rest(effects, beta)
-            more, more_x = self.solve(rest_z[:, None].astype(float), rest_x[:, None].astype(float))
-            rss = self._rss(effects, beta, rest_z, rest_x)
-            effects, beta = effects + more[:, 0], beta + more_x[:, 0]
-        return effects, beta, rss
-
-    def _rest(self, effects: FloatArray, beta: FloatArray) -> tuple[Any, Any]:
-        """Return the residuals of the equations at a solution, in extended precision."""
-        u, b = effects.astype(np.longdouble), beta.astype(np.longdouble)
-        rest_z = self.random_rest(self.equations.Zy[:, None], effects[:, None])[:, 0]
-        rest_x = self.stats.Xy - u @ self.equations.ZX - self.stats.XX @ b
-        return rest_z - self.equations.ZX @ b, rest_x
-
-    def random_rest(self, Zb: FloatArray, effects: FloatArray) -> Any:
-        """Return Z'b − (Z'Z + Λ⁻¹)û in extended precision, for columns."""
-        u = effects.astype(np.longdouble)
-        rest = Zb - self.equations.off_diagonal.astype(np.longdouble) @ u
-        rest -= self.equations.group_n[:, None] * u
-        for t, place in zip(self.active, self.equations.slices, strict=True):
-            rest[place] -= np.longdouble(self.residual) / np.longdouble(self.v[t]) * u[place]
-        return rest
-
-    def _rss(self, effects: FloatArray, beta: FloatArray, rest_z: Any, rest_x: Any) -> float:
-        """Return y'y − û'(Z'y + rest) − β̂'(X'y + rest), whose error is of second order in û's."""
-        u, b = effects.astype(np.longdouble), beta.astype(np.longdouble)
-        explained = (u * (self.equations.Zy + rest_z)).sum() + (b * (self.stats.Xy + rest_x)).sum()
-        return float(np.longdouble(self.stats.yy) - explained)
-
-    def effects_of(self, term: int) -> FloatArray:
-        """Return û of a term with a positive component."""
-        return self.solution[0][self.equations.slices[self.active.index(term)]]
-
-    def projected(
-        self, sums: list[FloatArray], solved: tuple[FloatArray, FloatArray]
-    ) -> list[FloatArray]:
-        """Return Z_t'Q b of each term, eqs. (7.3) and (7.6), from Z_t'b and the solution for b."""
-        return [rows / scale for rows, scale in self.scaled_projections(sums, solved)]
-
-    def scaled_projections(
-        self, sums: list[FloatArray], solved: tuple[FloatArray, FloatArray]
-    ) -> Iterator[tuple[FloatArray, float]]:
-        """Yield a multiple of Z_t'Q b of each term, where possible as a view, and its factor."""
-        effects, beta = solved
-        for t in range(self.stats.n_terms):
-            if self.v[t] > 0.0:
-                yield effects[self.equations.slices[self.active.index(t)]], float(self.v[t])
-                continue
-            rest = sums[t] - self.stats.ZX[t] @ beta
-            for u, place in zip(self.active, self.equations.slices, strict=True):
-                rest -= self.equations.tables.times(t, u, effects[place])
-            yield rest, self.residual
-
-    @cached_property
-    def _random_terms(self) -> list[int]:
-        """The terms but for those with fixed effects."""
-        return [t for t, v in enumerate(self.v[:-1]) if np.isfinite(v)]
-
-    @cached_property
-    def PZy(self) -> list[FloatArray]:
-        """Z_t'P y of each random term."""
-        effects, beta, _ = self.solution
-        sums = [Zy[:, None] for Zy in self.stats.Zy]
-        projected = self.projected(sums, (effects[:, None], beta[:, None]))
-        return [projected[t][:, 0] for t in self._random_terms]
-
-    @cached_property
-    def forms(self) -> FloatArray:
-        """The forms (Z_t'P y)'(Z_t'P f_u) of the random terms, with f_u = Z_u Z_u'P y."""
-        pairs, tables = list(zip(self._random_terms, self.PZy, strict=True)), self.equations.tables
-        sums = [
-            np.column_stack([tables.times(t, u, r[:, None]) for u, r in pairs])
-            for t in range(self.stats.n_terms)
-        ]
-        Xf = np.column_stack([self.stats.ZX[u].T @ r for u, r in pairs])
-        projected = self.projected(sums, self.solve(self.stacked(sums), Xf))
-        fPf = np.array([r @ projected[t] for t, r in pairs])
-        return 0.5 * (fPf + fPf.T)
-
-    def stacked(self, sums: list[FloatArray]) -> FloatArray:
-        """Return the sums of the positive terms, stacked."""
-        nothing = np.zeros((0, sums[0].shape[1] if sums else 0))
-        return np.concatenate([nothing, *(sums[t] for t in self.active)])
-
-    def prediction_variances(self, rows: Any, X: FloatArray) -> FloatArray:
-        """Return the prediction error variances σ²_e c'C⁻¹c of c = (z, x), eq. (9.1), (m,).
-
-        Parameters
-        ----------
-        rows : (m, effects of the positive terms) z, sparse
-        X : (m, p) x
-        """
-        variances: FloatArray = np.zeros(X.shape[0])
-        if self.active:
-            variances += self.factor.quadratics(rows)
-            X = X - rows @ self._border
-        if self.stats.n_fixed:
-            variances += np.einsum("ij,ji->i", X, self.fixed.solve(X.T))
-        return self.residual * variances
-
-    # Forms of Q: P if `with_fixed`, else V⁻¹ ----------------------------------------------------
-
-    def block_diagonal(self, term: int, *, with_fixed: bool) -> FloatArray:
-        """Return the diagonal of the block C^tt of C⁻¹, or of the inverse of C's random part."""
-        place = self.equations.slices[self.active.index(term)]
-        diagonal = self.factor.inverse.diagonal[place]
-        if with_fixed and self.stats.n_fixed:
-            diagonal = diagonal + np.square(self.white_border[place]).sum(axis=1)
-        return diagonal
-
-    def diagonal(self, term: int, *, with_fixed: bool) -> FloatArray:
-        """Return the diagonal of Z_t'Q Z_t."""
-        v, s2 = self.v[term], self.residual
-        if v > 0.0 and term not in self._small:
-            block = self.block_diagonal(term, with_fixed=with_fixed)
-            return (1.0 - s2 * block / v) / v
-        rest: FloatArray = self.stats.group_n[term].copy()
-        between = self._with_active(term)
-        # Z_t'V⁻¹Z_t = (Z_t'Z_t − Z_t'Z C⁻¹Z'Z_t)/σ²_e holds whether or not Z_t is in Z.
-        if between is not None:
-            rest -= self.factor.quadratics(between)
-        if with_fixed and self.stats.n_fixed:
-            D = self.stats.ZX[term]
-            if between is not None:
-                D = D - between @ self._border
-            rest -= np.square(self.fixed.whitened(D)).sum(axis=1)
-        rest /= s2
-        return rest
-
-    def traces(self, *, with_fixed: bool) -> FloatArray:
-        """Return tr(Z_t'Q Z_t) of each term, eq. (7.4)."""
-        if with_fixed not in self._traces:
-            terms = range(self.stats.n_terms)
-            self._traces[with_fixed] = np.array(
-                [self.diagonal(t, with_fixed=with_fixed).sum() for t in terms]
-            )
-        return self._traces[with_fixed]
-
-    def squares(
+    def __init__(
         self,
-        traces: FloatArray,
-        *,
-        with_fixed: bool,
-        positive_only: bool,
-        limits: SquareLimits = _LIMITS,
-    ) -> FloatArray:
-        """Return ‖Z_t'Q Z_u‖² of all pairs of terms, eq. (7.5).
+        sums: BlockSums,
+        tables: Tables | None = None,
+        planned: tuple[Any, EliminationOrder] | None = None,
+    ) -> None:
+        self.sums, stats = sums, sums.groups[0]
+        self.tables = tables or Tables(stats)
+        blocks = [*sums.terms, *((c,) for c in sums.fixed)]
+        blocks.sort(key=lambda block: (-stats.sizes[block[0]], block))
+        columns = [c for block in blocks for c in block]
+        sizes = [stats.sizes[c] for c in columns]
+        spans = pairwise([0, *np.cumsum(sizes).tolist()])
+        self.places = {c: slice(*span) for c, span in zip(columns, spans, strict=True)}
+        self.n_effects = sum(sizes)
+        self.offset = np.zeros(self.n_effects + stats.n_fixed)
+        self.pairs = [list(combinations_with_replacement(range(len(t)), 2)) for t in sums.terms]
+        self._is_constant = len(sums.groups) == 1 and all(len(term) == 1 for term in sums.terms)
+        if planned is None:
+            of_rows = [Tables(group).off_diagonal(columns) for group in sums.groups]
+            random = of_rows[0] if self._is_constant else self._pattern_of(of_rows)
+            plan = plan_elimination(random, sizes)
+        else:
+            of_rows, plan = [planned[0]], planned[1]
+        if plan is None:
+            raise np.linalg.LinAlgError("the factor has too many entries")
+        self.pattern, self._lower = Pattern.of(plan), plan.lower
+        self.rows = [
+            self._of_rows(group, random)
+            for group, random in zip(sums.groups, of_rows, strict=True)
+        ]
+        self.priors = [
+            self._prior(self.places[term[a]], self.places[term[b]])
+            for term, pairs in zip(sums.terms, self.pairs, strict=True)
+            for a, b in pairs
+        ]
+
+    def _of_rows(self, group: CrossProducts, off_diagonal: Any) -> RowsPart:
+        """Return the part of a residual group."""
+        diagonal = self._stacked(group.group_n, 1)[:, 0]
+        if self._is_constant:
+            direction = Direction(diagonal, self._lower.data.astype(float))
+        else:
+            direction = self._direction(off_diagonal, diagonal)
+        ZX = self._stacked(group.ZX, group.n_fixed)
+        return RowsPart(off_diagonal, direction, group, ZX, self._right(group))
+
+    def _prior(self, a: slice, b: slice) -> PriorPart:
+        """Return the part of an element of a Λ⁻¹ between two columns of effects."""
+        if a == b:
+            diagonal = np.zeros(self.n_effects)
+            diagonal[a] = 1.0
+            return PriorPart((a, b), Direction(diagonal))
+        place = self.pattern.place()
+        keys = np.maximum(place[a], place[b]) * self.n_effects + np.minimum(place[a], place[b])
+        data = np.zeros(self._keys.size)
+        data[np.searchsorted(self._keys, keys)] = 1.0
+        return PriorPart((a, b), Direction(np.zeros(self.n_effects), data))
+
+    def _pattern_of(self, matrices: Sequence[Any]) -> Any:
+        """Return a matrix with an entry of effects where one of several may have any, sparse.
+
+        Levels that occur together may have any in all bases of their effects.
+        """
+        from scipy.sparse import csr_array
+
+        n = self.n_effects
+        parts = [matrix.tocoo() for matrix in matrices]
+        rows, columns = (np.concatenate([getattr(m, at) for m in parts]) for at in ("row", "col"))
+        lead = np.arange(n)
+        for term in self.sums.terms:
+            for c in term[1:]:
+                lead[self.places[c]] = lead[self.places[term[0]]]
+        rows, columns = (np.concatenate([at, np.arange(n)]) for at in (rows, columns))
+        members = csr_array((np.ones(n), (lead, np.arange(n))), shape=(n, n))
+        whole = csr_array((np.ones(rows.size), (lead[rows], lead[columns])), shape=(n, n))
+        whole = (members.T @ whole @ members).tocoo()
+        used = whole.row != whole.col
+        ones = np.ones(np.count_nonzero(used))
+        return csr_array((ones, (whole.row[used], whole.col[used])), shape=(n, n))
+
+    def with_response(
+        self, groups: tuple[CrossProducts, ...], offset: FloatArray | float = 0.0
+    ) -> Equations:
+        """Return the equations of the same rows, by residual group, with another response.
 
         Parameters
         ----------
-        traces : as returned by :meth:`traces`
-        positive_only : whether rows of components at zero, which need a solve for each group, are
-            left nan
-        limits : how those of terms at zero are computed
+        groups : sums of the rows
+        offset : solution whose part of the response was subtracted from it
         """
-        k, v, s2 = self.stats.n_terms, self.v, self.residual
-        squares = np.full((k, k), np.nan)
-        active = self._active_random
-        if active:
-            c = v[active]
-            if with_fixed not in self._norms:
-                self._norms[with_fixed] = self._squared_norms(with_fixed=with_fixed)
-            norms = self._norms[with_fixed]
-            squares[np.ix_(active, active)] = s2**2 * norms / np.outer(c, c) ** 2
-        for t in active:
-            # ‖I/σ² − M‖² = q/σ⁴ − 2 tr(M)/σ² + ‖M‖², and tr(M) = q/σ² − tr(Z'QZ).
-            squares[t, t] += (2.0 * traces[t] - self.stats.sizes[t] / v[t]) / v[t]
-        large = [] if positive_only else large_at_zero(self, limits)
-        if large:
-            found = squares_at_zero(self, large, with_fixed=with_fixed)
-            squares[large] = found
-            squares[:, large] = found.T
-        small = [t for t in self._small if self._columns_are_cheap(t)]
-        zero = [] if positive_only else [t for t in range(k) if v[t] == 0.0 and t not in large]
-        for t in [*small, *zero]:
-            found = np.zeros(k)
-            for columns in self._columns_of(t, limits.slab_bytes, with_fixed=with_fixed):
-                found += [np.square(block).sum() for block in columns]
-            kept = (v[:-1] > 0.0) | (not positive_only)
-            squares[t, kept] = squares[kept, t] = found[kept]
-        return squares
+        other = copy(self)
+        other.offset = np.zeros(self.offset.size) + offset
+        other.sums = replace(self.sums, groups=groups)
+        other.tables = self.tables.with_response(groups[0])
+        other.rows = [
+            part.with_response(group, self._right(group))
+            for part, group in zip(self.rows, groups, strict=True)
+        ]
+        return other
 
-    def seconds_at_zero(self, limits: SquareLimits = _LIMITS) -> float:
-        """Return the expected time of the squares of components at zero in seconds."""
-        sizes, large = self.stats.sizes, large_at_zero(self, limits)
-        pattern = self.equations.pattern
-        each = float(pattern.rows.size + pattern.n_dense**2)
-        solved = sum(sizes[t] for t, v in enumerate(self.v[:-1]) if v == 0.0 and t not in large)
-        rank = float(self.equations.group_n.size + self.stats.n_fixed)
-        return _PRODUCT_SECONDS * (solved * each + len(large) * rank**3)
+    def rotated(self, bases: Sequence[FloatArray]) -> Equations:
+        """Return the equations for effects v of u = Uv.
+
+        Parameters
+        ----------
+        bases : invertible matrix U of each term
+        """
+        from scipy.sparse import csr_array
+
+        n, effects = self.n_effects, np.arange(self.n_effects)
+        turned = copy(self)
+        vars(turned).pop("_level_means", None)
+        turned._is_constant, turned.offset = False, self.offset.copy()
+        rows, columns, data = [], [], []
+        for term, U in zip(self.sums.terms, bases, strict=True):
+            for (i, a), (j, b) in product(enumerate(term), repeat=2):
+                rows.append(effects[self.places[a]])
+                columns.append(effects[self.places[b]])
+                data.append(np.full(rows[-1].size, U[i, j]))
+            own = np.array([self.offset[self.places[c]] for c in term])
+            for c, values in zip(term, np.linalg.solve(U, own), strict=True):
+                turned.offset[self.places[c]] = values
+        entries = np.concatenate(data).astype(np.longdouble)
+        places = np.concatenate(rows), np.concatenate(columns)
+        R = csr_array((entries, places), shape=(n, n))
+        turned.rows = [part.turned(R, self._direction) for part in self.rows]
+        return turned
+
+    def factored(self, phi: FloatArray) -> Factor:
+        """Return the factor of Σφ_jD_j of the effects; the first φ is 1 if no entry changes.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If it is not positive definite up to rounding error.
+        """
+        diagonal: Any = sum(
+            x * part.direction.diagonal for x, part in zip(phi, self.rows, strict=False)
+        )
+        for x, prior in zip(phi[len(self.rows) :], self.priors, strict=True):
+            a, b = prior.places
+            if a == b:
+                diagonal[a] += x
+        if self._is_constant:
+            return Factor(self.pattern, diagonal)
+        data: Any = sum(
+            x * part.direction.data
+            for x, part in zip(phi, self.parts, strict=True)
+            if part.direction.data is not None
+        )
+        return Factor(self.pattern.with_entries(data), diagonal)
+
+    def level_precisions(self, residuals: FloatArray) -> list[FloatArray]:
+        """Return of each term the mean over levels of Z_l'R⁻¹Z_l, the precision of their effects.
+
+        Parameters
+        ----------
+        residuals : σ²_r of the residual groups
+        """
+        return [
+            sum(K / s2 for K, s2 in zip(grams, residuals, strict=True))
+            for grams in self._level_means
+        ]
+
+    @cached_property
+    def _level_means(self) -> list[list[FloatArray]]:
+        """Of each term and residual group the mean over levels of Z_l'DZ_l."""
+        return [
+            [np.mean(self.level_grams(t, part), axis=0) for part in self.rows]
+            for t in range(len(self.pairs))
+        ]
+
+    def level_grams(self, t: int, part: RowsPart) -> FloatArray:
+        """Return Z_l'DZ_l of each level of a term, (levels, q, q)."""
+        term, pairs = self.sums.terms[t], self.pairs[t]
+        grams = np.empty((self.sums.groups[0].sizes[term[0]], len(term), len(term)))
+        for a, b in pairs:
+            at, other = self.places[term[a]], self.places[term[b]]
+            between = part.gram.diagonal(other.start - at.start)[at]
+            grams[:, a, b] = grams[:, b, a] = between
+        return grams
+
+    def positions(self, term: int) -> list[LongArray]:
+        """Return for each effect of a term its positions among the unknowns, by level."""
+        effects = np.arange(self.n_effects)
+        return [effects[self.places[c]] for c in self.sums.terms[term]]
 
     @property
-    def _active_random(self) -> list[int]:
-        """The positive terms but for those with fixed effects, whose squares are not computed.
+    def parts(self) -> list[RowsPart | PriorPart]:
+        """Derivatives of C by all natural parameters."""
+        return [*self.rows, *self.priors]
 
-        They are in the order of the equations.
-        """
-        return [t for t in self.active if np.isfinite(self.v[t])]
+    def _stacked(self, sums: Sequence[FloatArray], width: int) -> FloatArray:
+        blocks = [sums[c].reshape(sums[c].shape[0], width) for c in self.places]
+        return np.concatenate([np.zeros((0, width)), *blocks])
 
-    def between_groups(self, terms: Sequence[int], *, with_fixed: bool) -> FloatArray:
-        """Return Z'QZ of the groups of some terms, (q, q), by a solve for each of them."""
-        columns = [
-            np.concatenate([block[u] for u in terms])
-            for t in terms
-            for block in self._columns_of(t, _LIMITS.slab_bytes, with_fixed=with_fixed)
-        ]
-        between: FloatArray = np.concatenate(columns, axis=1)
-        return 0.5 * (between + between.T)
-
-    def seconds_of_columns(self, terms: Sequence[int]) -> float:
-        """Return the expected time of `between_groups` in seconds."""
-        pattern = self.equations.pattern
-        each = float(pattern.rows.size + pattern.n_dense**2)
-        return _PRODUCT_SECONDS * each * sum(self.stats.sizes[t] for t in terms)
+    def _right(self, group: CrossProducts) -> FloatArray:
+        return np.concatenate([self._stacked(group.Zy, 1)[:, 0], group.Xy])
 
     @cached_property
-    def _small(self) -> list[int]:
-        """Positive terms whose components are so small that eq. (7.3) cancels."""
-        sizes, n = self.stats.sizes, [float(n.sum()) for n in self.stats.group_n]
-        return [t for t in self.active if self.v[t] * n[t] < _SMALL * self.residual * sizes[t]]
+    def _keys(self) -> LongArray:
+        """The places of the pattern's lower triangle, row by row, as numbers in order."""
+        lower = self._lower.tocoo()
+        keys: LongArray = lower.row.astype(np.int64) * self.n_effects + lower.col
+        return keys
 
-    def _columns_are_cheap(self, term: int) -> bool:
-        pattern = self.equations.pattern
-        products = self.stats.sizes[term] * (pattern.rows.size + pattern.n_dense**2)
-        return products < _CHEAP_PRODUCTS
+    def _direction(self, gram: Any, diagonal: FloatArray | None = None) -> Direction:
+        """Return a matrix for the effects, or its part off a diagonal, in the pattern's places."""
+        from scipy.sparse import tril
 
-    def _squared_norms(self, *, with_fixed: bool) -> FloatArray:
-        """Return ‖C^tu‖² of the positive terms, from C^zz = (C_zz)⁻¹ + W (S_X)⁻¹ W' with X."""
-        pairs = zip(self.active, self.equations.slices, strict=True)
-        places = [place for t, place in pairs if t in self._active_random]
-        norms = self.factor.inverse.squared_norms(places)
-        p = self.stats.n_fixed
-        if not with_fixed or p == 0:
-            return norms
-        W = self.white_border
-        grams = [W[place].T @ W[place] if W[place].shape[0] > p else None for place in places]
-        apart = np.zeros((W.shape[0], p * len(places)))
-        for i, place in enumerate(places):
-            apart[place, p * i : p * (i + 1)] = W[place]
-        solved = self.factor.solve(apart, overwrite=True)
-        for i, rows in enumerate(places):
-            for j, others in enumerate(places):
-                norms[i, j] += 2.0 * np.vdot(W[rows], solved[rows, p * j : p * (j + 1)])
-                a, b = grams[i], grams[j]
-                if a is not None and b is not None:
-                    norms[i, j] += np.vdot(a, b)
-                else:  # fewer products
-                    norms[i, j] += np.square(W[rows] @ W[others].T).sum()
-        return norms
-
-    @cached_property
-    def white_border(self) -> FloatArray:
-        """W L⁻ᵀ with W = (C_zz)⁻¹Z'X and S_X = L L', so that its products are W (S_X)⁻¹ W'."""
-        return self.fixed.whitened(self._border)
-
-    def _with_active(self, term: int) -> Any | None:
-        """Return Z_t'Z of the positive terms, sparse."""
-        from scipy.sparse import hstack
-
-        if not self.active:
-            return None
-        tables = self.equations.tables
-        return hstack(
-            [self.stats.gram(u, u) if u == term else tables.between(term, u) for u in self.active],
-            format="csr",
+        n, order = self.n_effects, self.pattern.order
+        effects = gram.astype(float)
+        ordered = effects if order is None else effects[order][:, order]
+        own = tril(ordered, -1, format="coo")
+        data = np.zeros(self._keys.size)
+        used = own.data != 0.0
+        data[np.searchsorted(self._keys, (own.row.astype(np.int64) * n + own.col)[used])] = (
+            own.data[used]
         )
-
-    def _columns_of(
-        self, term: int, slab_bytes: float, *, with_fixed: bool
-    ) -> Iterator[list[FloatArray]]:
-        """Yield Z_u'Q Z_t of all terms u, some columns of term t at a time."""
-        stats = self.stats
-        tables = [stats.gram(u, term).tocsc() for u in range(stats.n_terms)]
-        width = max(1, int(slab_bytes / (8.0 * sum(stats.sizes))))
-        for start in range(0, stats.sizes[term], width):
-            slab = slice(start, start + width)
-            sums = [table[:, slab].toarray() for table in tables]
-            X = stats.ZX[term][slab].T if with_fixed else None
-            solved = self.solve(self.stacked(sums), X, overwrite=True)
-            yield self.projected(sums, solved)
+        return Direction(effects.diagonal() if diagonal is None else diagonal, data)

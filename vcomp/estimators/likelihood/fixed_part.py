@@ -19,7 +19,7 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 from vcomp.estimators.likelihood.blocked_covariance import last_form, with_residual_forms
 from vcomp.estimators.likelihood.engine import FixedForms, SummedEngine
-from vcomp.estimators.likelihood.equations import Point
+from vcomp.estimators.likelihood.term_point import TermPoint
 from vcomp.formula import WIDE
 from vcomp.numerics import Positive, available_bytes, check_memory, slices, solve, solve_positive
 from vcomp.statistics import CrossProducts, WideProducts
@@ -239,7 +239,7 @@ class SparseCovariance:
     constant, x_origin : a and x₀ of T = I − a x₀', eq. (1.2), for Cov(Tβ̂); None for T = I
     """
 
-    point: Point
+    point: TermPoint
     dense_at: LongArray
     sparse_at: LongArray
     constant: FloatArray | None = None
@@ -341,19 +341,19 @@ class SparseCovariance:
     def _of_solves(self, L: FloatArray) -> tuple[FloatArray, FloatArray] | None:
         """Return what :meth:`of_combinations` does, by a solve for each row."""
         point, equations = self.point, self.point.equations
-        held = float(len(L)) * equations.group_n.size
+        held = float(len(L)) * equations.n_effects
         if held > _HELD or 16.0 * held > available_bytes():
             return None
         k, s2 = point.stats.n_terms - 1, point.residual
         products, done = [], 0
-        whole = np.empty((len(L), equations.group_n.size))
+        whole = np.empty((len(L), equations.n_effects))
         for some, effects in self._solutions(L):
             products.append(some)
             whole[done : done + len(some)] = effects.T
             done += len(some)
         covariance = np.concatenate(products) @ L.T
         slopes = np.zeros((k + 1, len(L), len(L)))
-        for t, at in zip(point.active, equations.slices, strict=True):
+        for t, at in point.places.items():
             if t < k:
                 slopes[t] = (whole[:, at] @ whole[:, at].T) * (s2 / point.v[t]) ** 2
         slopes[k] = (covariance - np.tensordot(point.v[:k], slopes[:k], 1)) / s2
@@ -390,12 +390,12 @@ class SparseCovariance:
         """Return the slopes of the factor's columns if these are eliminated first, else None."""
         point, equations = self.point, self.point.equations
         k, s2, factor = point.stats.n_terms - 1, point.residual, point.factor
-        place = dict(zip(point.active, equations.slices, strict=True))
+        place = point.places
         own, cut = place[k], equations.pattern.cut
         if own != slice(0, cut) or equations.pattern.order is not None:
             return None
         slopes, W = np.zeros((k + 1, cut)), point.white_border
-        for part in slices(cut, max(1, int(_ELEMENTS // max(1, equations.group_n.size - cut)))):
+        for part in slices(cut, max(1, int(_ELEMENTS // max(1, equations.n_effects - cut)))):
             columns = factor.leaf_columns(part)
             if columns is None:
                 return None
@@ -427,9 +427,9 @@ class SparseCovariance:
 
     def _solved(self, L: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Yield LΦ and the slopes of some rows of L at a time."""
-        point, equations = self.point, self.point.equations
+        point = self.point
         k, s2, done = point.stats.n_terms - 1, point.residual, 0
-        place = dict(zip(point.active, equations.slices, strict=True))
+        place = point.places
         for products, effects in self._solutions(L):
             rows = L[done : done + len(products)]
             done += len(products)
@@ -444,8 +444,8 @@ class SparseCovariance:
         """Yield LΦ and the solutions of the equations of some rows of L at a time."""
         point, equations = self.point, self.point.equations
         k, s2 = point.stats.n_terms - 1, point.residual
-        place = dict(zip(point.active, equations.slices, strict=True))
-        n_effects = equations.group_n.size
+        place = point.places
+        n_effects = equations.n_effects
         for part in slices(len(L), max(1, int(_ELEMENTS // n_effects))):
             rows = self._at_origin(L[part])
             Zb = np.zeros((n_effects, len(rows)))
@@ -458,13 +458,13 @@ class SparseCovariance:
 
 
 def fixed_effects_at(
-    point: Point, stats: CrossProducts | WideProducts
+    point: TermPoint, stats: CrossProducts | WideProducts
 ) -> tuple[FloatArray, FloatArray]:
     """Return β̂ and its covariance matrix, which is not formed for a factor of many levels."""
     effects, beta, _ = point.solution
     if stats.factor is None:
         return beta.copy(), point.residual * point.fixed.inverse()
-    sparse = effects[point.equations.slices[point.active.index(stats.n_terms)]]
+    sparse = effects[point.places[stats.n_terms]]
     factor = stats.factor
     covariance: Any = SparseCovariance(point, factor.dense_at, factor.sparse_at)
     return factor.assembled(sparse, beta), covariance
@@ -485,27 +485,15 @@ def forms_with_residual(
     return FixedForms(cov_beta, np.concatenate([first, [last_form(gram, first, v)]]))
 
 
-def forms_of_point(point: Point, *, second: bool) -> FixedForms:
+def forms_of_point(point: TermPoint, *, second: bool) -> FixedForms:
     """Return the forms of X in V⁻¹ from Henderson's equations at one point.
 
     The second forms need a solve with p right-hand sides for each term.
     """
-    stats, tables, k = point.stats, point.equations.tables, point.stats.n_terms
-    gram = point.fixed.matrix() / point.residual
-    rows = _projected(point, list(stats.ZX))
+    ZX, gram = list(point.stats.ZX), point.fixed.matrix() / point.residual
+    rows = point.projected(ZX, point.solve(point.stacked(ZX)))
     found = forms_with_residual(gram, point.residual * point.fixed.inverse(), rows, point.v)
     if not second:
         return found
-    forms = np.empty((k, k, *gram.shape))
-    for u, r in enumerate(rows):
-        solved = _projected(point, [tables.times(t, u, r) for t in range(k)])
-        for t, s in enumerate(solved):
-            forms[t, u] = rows[t].T @ s
-    # The two halves differ by rounding only.
-    forms = 0.5 * (forms + forms.transpose(1, 0, 3, 2))
+    forms = point.second_forms(rows, len(gram), lambda left, right: left.T @ right)
     return replace(found, second=with_residual_forms(forms, found.first[:-1], gram, point.v))
-
-
-def _projected(point: Point, sums: list[FloatArray]) -> list[FloatArray]:
-    """Return Z_t'V⁻¹b of every term from Z_t'b of every term."""
-    return point.projected(sums, point.solve(point.stacked(sums)))

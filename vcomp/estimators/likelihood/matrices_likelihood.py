@@ -1,7 +1,7 @@
 """REML and ML of models with random slopes, or with several residual variances.
 
 There is one covariance matrix for each bar of the formula, and a residual variance for each group
-of rows. The elimination of ``block_equations`` gives likelihood, score and informations, and
+of rows. The elimination of ``equations`` gives likelihood, score and informations, and
 ``cone`` maximises over positive semidefinite matrices. Both work on centred and scaled columns of
 the slopes and on scores of standard deviation 1; results are on the scale of the data.
 
@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.estimators.likelihood.block_equations import BlockEquations, BlockSums
-from vcomp.estimators.likelihood.block_point import BlockPoint
 from vcomp.estimators.likelihood.cone import ConeMaximum, ConeSearch, elements, positive_part
 from vcomp.estimators.likelihood.engine import FixedForms, InformationKind, LastPoint, Solution
+from vcomp.estimators.likelihood.equations import BlockSums, Equations
 from vcomp.estimators.likelihood.matrices_point import MatricesPoint, congruence
+from vcomp.estimators.likelihood.point import Point
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
@@ -35,7 +35,7 @@ _MOST = 15
 """Largest number of elements for which it is computed: traces are as many as their squares."""
 
 
-def mivque_elements(equations: BlockEquations) -> FloatArray | None:
+def mivque_elements(equations: Equations) -> FloatArray | None:
     """Return MIVQUE(0) of the elements of all matrices, row by row, and of the residual.
 
     None with several residual variances, for many elements, or if the forms do not distinguish
@@ -58,9 +58,7 @@ def mivque_elements(equations: BlockEquations) -> FloatArray | None:
         return None
 
 
-def _forms(
-    equations: BlockEquations, keys: Sequence[tuple[int, int]]
-) -> tuple[FloatArray, FloatArray]:
+def _forms(equations: Equations, keys: Sequence[tuple[int, int]]) -> tuple[FloatArray, FloatArray]:
     """Return the traces tr(V_jMV_kM) and the forms y'MV_jMy, of the residual last."""
     part, sums, places = equations.rows[0], equations.sums.groups[0], equations.places
     n, J = equations.n_effects, len(keys)
@@ -68,7 +66,7 @@ def _forms(
     scaled = np.linalg.solve(root, part.border.T).T
     beta = np.linalg.solve(root, sums.Xy)
     rest = part.right[:n] - scaled @ beta
-    matrix = part.matrix[:n][:, :n].astype(float)
+    matrix = part.gram.astype(float)
     Z = {(a, b): matrix[places[a]][:, places[b]] for a, b in product(places, places)}
     U = {c: scaled[at] for c, at in places.items()}
     u = {c: rest[at] for c, at in places.items()}
@@ -167,7 +165,7 @@ class MatricesLikelihood(LastPoint[MatricesPoint]):
         self.unit = self.rss / (self.n - p)
         try:
             sums = BlockSums(stats.by_residual, self.terms, self.products.log_weights)
-            self.equations = BlockEquations(sums)
+            self.equations = Equations(sums)
         except np.linalg.LinAlgError:
             raise EstimationError(
                 "the random effects are so connected that their factor does not fit into memory; "
@@ -339,7 +337,7 @@ class MatricesLikelihood(LastPoint[MatricesPoint]):
         return MatricesPoint(equations, matrices, self.residuals_of(S), reml=self.reml)
 
     @cached_property
-    def _precise(self) -> BlockEquations:
+    def _precise(self) -> Equations:
         """The equations of scores less effects that dwarf their residuals.
 
         The effects are those that a small residual variance predicts.
@@ -350,7 +348,7 @@ class MatricesLikelihood(LastPoint[MatricesPoint]):
         residuals = np.full(self.n_residuals, _DOMINATED * self.unit)
         matrices = [self.unit * np.eye(len(term)) for term in self.terms]
         for _ in range(_TIMES):
-            point = BlockPoint(equations, residuals, matrices, reml=self.reml)
+            point = Point(equations, residuals, matrices)
             effects = [np.zeros(0)] * len(equations.places)
             for t, term in enumerate(self.terms):
                 for c, own in zip(term, point.effects(t).T, strict=True):

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.estimators.likelihood.block_equations import BlockEquations
-from vcomp.estimators.likelihood.block_point import BlockPoint
 from vcomp.estimators.likelihood.engine import InformationKind
+from vcomp.estimators.likelihood.equations import Equations
+from vcomp.estimators.likelihood.point import Point
 
 _FLOOR = 1e-9
 """Smallest eigenvalue of a matrix, in units of the error variance of a level's effect, at which
@@ -40,13 +40,13 @@ class MatricesPoint:
 
     def __init__(
         self,
-        equations: BlockEquations,
+        equations: Equations,
         matrices: Sequence[FloatArray],
         residuals: FloatArray,
         *,
         reml: bool,
     ) -> None:
-        self.equations = equations
+        self.equations, self.reml = equations, reml
         self.n_residuals = residuals.size
         eigen = [np.linalg.eigh(matrix) for matrix in matrices]
         known = equations.level_precisions(residuals)
@@ -69,11 +69,11 @@ class MatricesPoint:
         ]
         self._kept = [e / d for d, (e, _) in zip(floored, eigen, strict=True)]
         self._principal = [U for _, U in eigen]
-        self.point = BlockPoint(equations, residuals, used, reml=reml)
+        self.point = Point(equations, residuals, used)
 
     def loglike(self) -> float:
         """Return the log-likelihood."""
-        value = self.point.loglike()
+        value = self.point.loglike(with_fixed=self.reml)
         if any(added.any() for added in self._added):
             pairs = zip(self._gradients, self._added, strict=True)
             value -= sum(float((G * added).sum()) for G, added in pairs)
@@ -82,7 +82,7 @@ class MatricesPoint:
     @cached_property
     def _gradients(self) -> list[FloatArray]:
         """G of dℓ = tr(G dΛ) of each bar, in the basis of the equations."""
-        score, first, found = self.point.score(), self.n_residuals, []
+        score, first, found = self.point.score(with_fixed=self.reml), self.n_residuals, []
         for pairs in self.equations.pairs:
             a, b = np.array(pairs).T
             G = np.zeros((a.max() + 1,) * 2)
@@ -98,7 +98,7 @@ class MatricesPoint:
 
     def residual_slopes(self) -> FloatArray:
         """Return the derivatives by the residual variances."""
-        return self.point.score()[: self.n_residuals]
+        return self.point.score(with_fixed=self.reml)[: self.n_residuals]
 
     @cached_property
     def _turn(self) -> FloatArray:
@@ -116,9 +116,9 @@ class MatricesPoint:
         if kind == "average":
             found = self.point.average()
         elif kind == "expected":
-            found = self.point.expected()
+            found = self.point.expected(with_fixed=self.reml)
         else:
-            found = 2.0 * self.point.average() - self.point.expected()
+            found = 2.0 * self.point.average() - self.point.expected(with_fixed=self.reml)
         return self._turn.T @ found @ self._turn
 
     def fixed_forms(self) -> FloatArray:
@@ -158,7 +158,7 @@ class MatricesPoint:
         places = np.concatenate(rows), np.concatenate(columns)
         shape = len(X), equations.n_effects
         combined = csr_array((np.concatenate(values), places), shape=shape)
-        return self.point.combined_variances(combined, X)
+        return self.point.prediction_variances(combined, X)
 
     def predicted_columns(self, term: int) -> FloatArray:
         """Return the effects of a bar that the columns of X predict, (levels, q, p)."""

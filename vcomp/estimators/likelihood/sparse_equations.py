@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -21,32 +20,6 @@ from vcomp.numerics.sparse import Solved, SparseTable, solve_reduced, stacked
 from vcomp.statistics import CrossProducts
 
 _MAX_PRODUCTS = 2000
-
-
-class Tables:
-    """The pair tables Z_t'Z_u as sparse matrices, each made once."""
-
-    def __init__(
-        self, stats: CrossProducts, made: dict[tuple[int, int], Any] | None = None
-    ) -> None:
-        self.stats = stats
-        self._made: dict[tuple[int, int], Any] = {} if made is None else made
-
-    def with_response(self, stats: CrossProducts) -> Tables:
-        """Return the tables of the same rows with another response; the matrices are shared."""
-        return Tables(stats, self._made)
-
-    def between(self, t: int, u: int) -> Any:
-        """Return Z_t'Z_u of two different terms."""
-        if (t, u) not in self._made:
-            self._made[t, u] = self.stats.gram(t, u)
-        return self._made[t, u]
-
-    def times(self, t: int, u: int, x: FloatArray) -> FloatArray:
-        """Return Z_t'Z_u x for columns of effects of term u."""
-        if t == u:
-            return self.stats.group_n[t][:, None] * x
-        return self.between(t, u) @ x
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 from .elimination import Direction as Direction
 from .elimination import Factor as Factor
 from .elimination import Pattern as Pattern
-from .elimination import span_of as span_of
 from .elimination_order import EliminationOrder as EliminationOrder
 from .elimination_order import plan_elimination as plan_elimination
 from .sparse_table import Probes as Probes

@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -168,11 +168,18 @@ class Direction:
     Attributes
     ----------
     diagonal : (n,) in the original order of the unknowns
-    data : entries of the lower triangle in the order of elimination, row by row
+    data : entries of the lower triangle in the order of elimination, row by row; None without any
     """
 
     diagonal: FloatArray
-    data: FloatArray
+    data: FloatArray | None = None
+
+    def trace(self, diagonal: FloatArray, below: FloatArray | None) -> float:
+        """Return tr(AD) of a symmetric A, from its diagonal and its entries in the places."""
+        trace = float(diagonal @ self.diagonal)
+        if self.data is not None and below is not None:
+            trace += 2.0 * float(below @ self.data)
+        return trace
 
 
 class Factor:
@@ -349,54 +356,11 @@ class Inverse:
         whole = np.concatenate([self._leading, np.diagonal(self.corner)])
         return self._factor.pattern.restored(whole)
 
-    def squared_norms(self, blocks: list[slice]) -> FloatArray:
-        """Return the squared Frobenius norms of the blocks of the inverse.
-
-        They are derivatives of traces, docs/explanation/mathematics.md, eq. (7.10). Those of
-        blocks in the dense corner are summed directly.
-        """
-        pattern = self._factor.pattern
-        place = pattern.place()
-        members = [place[block] for block in blocks]
-        norms = np.empty((len(blocks), len(blocks)))
-        sparse = [(m < pattern.cut).any() for m in members]
-        with limited_blas(pattern.n_dense):
-            if sparse[:1] == [True] and pattern.leaf.all() and _fills(members[0], pattern.cut):
-                self._fill_norms_of_leaves(norms, members)
-            else:
-                ridged = [u for u, has_sparse in enumerate(sparse) if has_sparse]
-                with ThreadPoolExecutor(self._n_workers(len(ridged))) as pool:
-                    found = pool.map(lambda u: self._norms_with(members, members[u]), ridged)
-                    for u, column in zip(ridged, found, strict=True):
-                        norms[:, u] = norms[u] = column
-        for t, rows in enumerate(members):
-            for u, cols in enumerate(members[: t + 1]):
-                if not sparse[t] and not sparse[u]:
-                    block = self.corner[span_of(rows - pattern.cut)][
-                        :, span_of(cols - pattern.cut)
-                    ]
-                    norms[t, u] = norms[u, t] = np.square(block).sum()
-        return norms
-
     def _n_workers(self, n_blocks: int) -> int:
         """Return the number of blocks that are processed at a time: one if arrays are large."""
         pattern = self._factor.pattern
         n_bytes = 16.0 * (pattern.rows.size + pattern.n_dense**2)
         return max(1, min(n_blocks, os.cpu_count() or 1, int(_WORKERS_BYTES / max(n_bytes, 1.0))))
-
-    def _fill_norms_of_leaves(self, norms: FloatArray, members: list[LongArray]) -> None:
-        """Write the norms of the first block, which is diagonal, with itself and the dense others.
-
-        With Y = −L₂₁' the first rows of the inverse are [D⁻¹ + YZY', YZ], Z the dense corner.
-        """
-        pattern, pivots = self._factor.pattern, self._factor.pivots
-        gram = self._gram_of_leaves()
-        mixed = gram @ self.corner
-        alone = (pivots**-2 + 2.0 * self._leaf_forms / pivots).sum()
-        norms[0, 0] = alone + np.vdot(mixed, mixed.T)
-        columns = np.einsum("ij,ij->j", self.corner, mixed)
-        for t, rows in enumerate(members[1:], start=1):
-            norms[0, t] = norms[t, 0] = columns[rows - pattern.cut].sum()
 
     def _gram_of_leaves(self) -> FloatArray:
         """Return L₂₁L₂₁', symmetric."""
@@ -406,13 +370,6 @@ class Inverse:
             ldl.mirror_lower(gram)
             return gram
         return ldl.tail_gram(*factor.tails)
-
-    def _norms_with(self, members: list[LongArray], ridged: LongArray) -> FloatArray:
-        """Return −∂tr C^tt/∂ρ of each block for a ridge ρ on the unknowns `ridged`, eq. (7.10)."""
-        slope = np.zeros(self._factor.pattern.n)
-        slope[ridged] = 1.0
-        change = self._derivative(slope)[0]
-        return np.array([-change[m].sum() for m in members])
 
     def _derivative(
         self, slope: FloatArray, data: FloatArray | None = None
@@ -478,62 +435,109 @@ class Inverse:
 
     def traces(self, directions: Sequence[Direction]) -> FloatArray:
         """Return tr(C⁻¹D) of each direction D."""
-        below = self.below(self.entries, self.corner)
-        return np.array([self.diagonal @ d.diagonal + 2.0 * (below @ d.data) for d in directions])
+        are_diagonal = all(d.data is None for d in directions)
+        below = None if are_diagonal else self.below(self.entries, self.corner)
+        return np.array([d.trace(self.diagonal, below) for d in directions])
 
     def squares(self, directions: Sequence[Direction]) -> FloatArray:
-        """Return tr(C⁻¹D_iC⁻¹D_j) of all pairs of directions, eq. (7.10)."""
-        pattern = self._factor.pattern
-        restored, products = pattern.restored, np.empty((len(directions),) * 2)
-        slopes = [pattern.permuted(d.diagonal) for d in directions]
-        dense = [
-            not (slope[: pattern.cut].any() or d.data[pattern.leading].any())
-            for slope, d in zip(slopes, directions, strict=True)
-        ]
-        for i, (slope, d) in enumerate(zip(slopes, directions, strict=True)):
-            if dense[i]:
-                continue
-            diagonal, *rest = self._derivative(slope, d.data)
-            below, change = self.below(*rest), restored(diagonal)
-            for j, e in enumerate(directions):
-                products[i, j] = -(change @ e.diagonal + 2.0 * (below @ e.data))
-                if dense[j]:
-                    products[j, i] = products[i, j]
-        places = np.flatnonzero(dense).tolist()
-        few = len(places) * pattern.n_dense**2 <= _KEPT
+        """Return tr(C⁻¹D_iC⁻¹D_j) of all pairs of directions.
 
-        def times_corner(i: int) -> FloatArray:
+        With entries in the sparse columns they are derivatives of traces,
+        docs/explanation/mathematics.md, eq. (7.10); else they follow from the dense corner.
+        """
+        pattern, products = self._factor.pattern, np.empty((len(directions),) * 2)
+        slopes = [pattern.permuted(d.diagonal) for d in directions]
+        sparse = [i for i, d in enumerate(directions) if _has_sparse(pattern, slopes[i], d)]
+        dense = [i for i in range(len(directions)) if i not in sparse]
+        by_leaves = len(sparse) == 1 and self._has_leaves_only(
+            slopes[sparse[0]], directions[sparse[0]]
+        )
+
+        def changed(i: int) -> FloatArray:
+            diagonal, *rest = self._derivative(slopes[i], directions[i].data)
+            below = None if all(d.data is None for d in directions) else self.below(*rest)
+            restored = pattern.restored(diagonal)
+            return np.array([-d.trace(restored, below) for d in directions])
+
+        def times_corner(i: int) -> tuple[slice | LongArray, FloatArray]:
             return self._times_corner(slopes[i], directions[i])
 
-        kept = {i: times_corner(i) for i in places} if few else {}
-        for k, i in enumerate(places):
-            turned = (kept[i] if few else times_corner(i)).T.ravel()
-            for j in places[: k + 1]:
-                own = (kept[j] if few else times_corner(j)).ravel()
-                products[i, j] = products[j, i] = turned @ own
+        with limited_blas(pattern.n_dense):
+            if sparse and not by_leaves:
+                with ThreadPoolExecutor(self._n_workers(len(sparse))) as pool:
+                    for i, column in zip(sparse, pool.map(changed, sparse), strict=True):
+                        products[i] = column
+                        products[dense, i] = column[dense]
+            whole = sum(directions[i].data is not None for i in dense)
+            if whole * pattern.n_dense**2 <= _KEPT:
+                times_corner = cache(times_corner)
+            for k, i in enumerate(dense):
+                span, own = times_corner(i)
+                for j in dense[: k + 1]:
+                    other, second = (span, own) if i == j else times_corner(j)
+                    value = np.einsum("ij,ji->", own[:, other], second[:, span])
+                    products[i, j] = products[j, i] = value
+            if by_leaves:
+                self._fill_of_leaves(products, sparse[0], {i: times_corner(i) for i in dense})
         return 0.5 * (products + products.T)
 
-    def _times_corner(self, slope: FloatArray, direction: Direction) -> FloatArray:
-        """Return DZ of a direction D of the dense part, Z the dense corner of the inverse."""
+    def _has_leaves_only(self, slope: FloatArray, direction: Direction) -> bool:
+        """Whether a direction has ones for all sparse columns, which are leaves, and no more."""
+        pattern = self._factor.pattern
+        ones = np.arange(pattern.n) < pattern.cut
+        is_diagonal = pattern.leaf.all() and direction.data is None
+        return bool(is_diagonal and np.array_equal(slope, ones))
+
+    def _fill_of_leaves(
+        self,
+        products: FloatArray,
+        leaves: int,
+        others: dict[int, tuple[slice | LongArray, FloatArray]],
+    ) -> None:
+        """Write the products with the direction of the leaves.
+
+        With Y = −L₂₁' the first rows of the inverse are [D⁻¹ + YZY', YZ], Z the dense corner.
+        """
+        pivots = self._factor.pivots
+        mixed = self._gram_of_leaves() @ self.corner
+        alone = (pivots**-2 + 2.0 * self._leaf_forms / pivots).sum()
+        products[leaves, leaves] = alone + np.vdot(mixed, mixed.T)
+        for i, (span, rows) in others.items():
+            products[leaves, i] = products[i, leaves] = np.einsum("ij,ji->", rows, mixed[:, span])
+
+    def _times_corner(
+        self, slope: FloatArray, direction: Direction
+    ) -> tuple[slice | LongArray, FloatArray]:
+        """Return DZ of a direction D of the dense part, Z the dense corner of the inverse.
+
+        Only the rows that D has are returned, with their places.
+        """
         from scipy.sparse import csr_array
 
-        pattern, entries = self._factor.pattern, direction.data[~self._factor.pattern.leading]
-        m, used = pattern.n_dense, np.flatnonzero(entries)
-        rows, columns = np.divmod(pattern.rest[used], m)
-        lower = csr_array((entries[used], (rows, columns)), shape=(m, m))
-        product: FloatArray = (lower + lower.T) @ self.corner
-        product += slope[pattern.cut :, None] * self.corner
-        return product
+        pattern = self._factor.pattern
+        at = np.flatnonzero(slope[pattern.cut :])
+        entries = slope[pattern.cut :][at]
+        if direction.data is None:
+            return span_of(at), entries[:, None] * self.corner[span_of(at)]
+        below = direction.data[~pattern.leading]
+        used = np.flatnonzero(below)
+        low, high = np.divmod(pattern.rest[used], pattern.n_dense)
+        places = np.concatenate([at, low, high]), np.concatenate([at, high, low])
+        entries = np.concatenate([entries, below[used], below[used]])
+        D = csr_array((entries, places), shape=(pattern.n_dense,) * 2)
+        own = np.flatnonzero(np.diff(D.indptr))
+        return span_of(own), D[own] @ self.corner
+
+
+def _has_sparse(pattern: Pattern, slope: FloatArray, direction: Direction) -> bool:
+    """Whether a direction has entries in the sparse columns."""
+    data = direction.data
+    return bool(slope[: pattern.cut].any() or (data is not None and data[pattern.leading].any()))
 
 
 def _cancels(corner: FloatArray, diagonal: FloatArray) -> bool:
     """Whether a pivot of the dense part is much smaller than its diagonal: digits cancelled."""
     return bool((np.diagonal(corner) ** 2 < _CANCELS * diagonal).any())
-
-
-def _fills(places: LongArray, cut: int) -> bool:
-    """Whether a block consists of all sparse columns."""
-    return places.size == cut and bool((places < cut).all())
 
 
 def span_of(places: LongArray) -> slice | LongArray:
