@@ -43,6 +43,11 @@ CLASSES = {
 
 OTHERS = {
     "--env",  # of docker
+    *("--log-dir", "--no-log-samples"),  # of Inspect
+    *("--save-details", "--output-dir"),  # of lighteval
+    "--output_path",  # of lm-evaluation-harness
+    "--record_path",  # of OpenAI evals
+    "--repeat",  # of promptfoo
     "--again",  # of tools.mutation.mutate
     "--slow",
     "--tests",

@@ -539,7 +539,10 @@ def _fit_all() -> None:
     many = _rows(150_000, a=3000, b=1200, c=14)
     vcomp.fit("y ~ x + (1|a) + (1|b) + (1|c)", many).summary()
     vcomp.fit("y ~ (1|a/c)", many).summary()  # many groups
-    vcomp.fit("y ~ x + (1|a) + (1|b)", _rows(150_000, a=40_000, b=30_000)).summary()
+    for alike in (0, 300):  # numbers of scores of a pair in one byte, and in eight
+        random = _rows(150_000, a=40_000, b=30_000)
+        random.loc[:alike, ["a", "b"]] = 0
+        vcomp.fit("y ~ x + (1|a) + (1|b)", random).summary()
     named = many.assign(c=many["c"].astype(str), a=many["a"] % 30, b=many["b"] % 20)
     vcomp.fit("y ~ x + C(c) + (1|a*b)", named).summary()
     vcomp.fit("y ~ (1|a*b)", named, method="anova").summary()

@@ -121,7 +121,7 @@ class Surface:
         held = options.known(recipe.names).held
         terms = np.flatnonzero(~held[:-1])
         usual = options.engine in ("auto", "blocked", "iterative") and terms.size > 0
-        usual = usual and not v[held].any()
+        usual = usual and v[-1] > 0.0 and not v[held].any()
         usual = usual and (options.tol is None or options.tol >= TOLERANCE)
         if not usual or stats.make_cells is None:
             return None

@@ -315,7 +315,7 @@ def solve_reduced(
     (m, width), q, inverse = b.shape, inverse_lead.size, 1.0 / diagonal
     x = np.zeros((m, width), order="F") if start is None else start
     goal = np.square(tol) * (inverse @ np.square(b))
-    bounds = [(part.start, part.stop) for part in slices(width, kernels.WIDTH)]
+    bounds = [(part.start, part.stop) for part in slices(width if m else 0, kernels.WIDTH)]
     counts, coefficients = [0] * len(bounds), [np.zeros((2, 0, 0))] * len(bounds)
 
     def work(k: int, first: int, last: int) -> None:
