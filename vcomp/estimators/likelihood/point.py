@@ -8,7 +8,6 @@ the diagonal depends on the components.
 
 Forms of solutions are computed from products with the sums of rows in extended precision after a
 step of refinement, not as what other components leave of a total.
-
 """
 
 from __future__ import annotations
