@@ -338,7 +338,8 @@ def _whole_table(scores: Any, columns: Mapping[str, str] | None) -> pd.DataFrame
         texts = {
             str(name): column.map(str, na_action="ignore")
             for name, column in table.items()
-            if column.dtype == object and not all(isinstance(x, Hashable) for x in column)
+            if pd.api.types.infer_dtype(column).startswith("mixed")  # at once for columns of text
+            and not all(isinstance(x, Hashable) for x in column)
         }
         return table.assign(**texts)  # as lists are read from files
     return read(scores, columns=columns).table
