@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 from scipy.stats import chi2
 
 import vcomp
+from vcomp.estimators.likelihood import MatricesLikelihood, VanishedResidualError
 
 NAMES = ["sys", "topic", *(f"Residual[sys=s{i}]" for i in range(4))]
 
@@ -95,6 +96,18 @@ def test_a_residual_that_other_effects_may_replace(name):
     drop = fitted().llf - highest(place, curve.high, reml=True)
     # Next to the upper end another residual is zero, where the dense V is nearly singular.
     assert 2.0 * drop == pytest.approx(chi2.ppf(0.95, 1), rel=1e-5)
+
+
+@pytest.mark.parametrize("topic", [0.5, 2.0, 8.0])
+def test_a_residual_below_the_limit_of_the_likelihood_has_vanished(topic):
+    """Where the likelihood cannot be computed a climb does not follow a slope of rounding."""
+    model = vcomp.VarianceComponentsModel("y ~ (1|sys) + (1|topic)", rows(), residual="sys")
+    likelihood = MatricesLikelihood(model.statistics, reml=True)
+    S = likelihood.matrices_of(np.array([4.0, topic, 0.6, 9e-9, 1.6, 1.6]))
+    assert likelihood.loglike(S) == -np.inf
+    with pytest.raises(VanishedResidualError) as error:
+        likelihood.gradient(S)
+    assert error.value.group == 1
 
 
 def test_quantities_have_the_same_intervals():

@@ -391,7 +391,9 @@ class MatricesLikelihood(LastPoint[MatricesPoint]):
         r = self.n_residuals
         slopes, residuals = point.residual_slopes(), self.residuals_of(S)
         least = max(_VANISHED * residuals.max(), _ALL_VANISHED)
+        # Where the likelihood is not computed, the slope has no digit.
         gone = (residuals < least) & (slopes < 0.0)
+        gone |= residuals <= _LEAST_RESIDUAL * residuals.max()
         if r > 1 and gone.any():
             raise VanishedResidualError(int(np.argmax(gone)), float(residuals.max()))
         np.fill_diagonal(found[-1, :r, :r], slopes)
