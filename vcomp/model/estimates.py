@@ -478,7 +478,7 @@ def fixed_fit(record: FitRecord, rows: RowAccess | None) -> FixedFit:
         names=record.exog_names,
         stats=None if rows is None else rows.data.statistics,
         design=None if rows is None else rows.data.design,
-        facets=record.components.facets[: -record.components.n_residuals],
+        components=record.components,
         levels=record.fixed_levels,
         left_out=record.left_out,
     )

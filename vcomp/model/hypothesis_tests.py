@@ -110,9 +110,10 @@ class HypothesisTests(Fitted):
         ----------
         alpha : intervals have confidence 1 − alpha
         ddf : degrees of freedom of t: ``"satterthwaite"`` (Giesbrecht & Burns 1985; as lmerTest,
-            with a component at its bound 0 treated as known), ``"unbounded"`` (the same, but an
-            estimate of 0 is treated as uncertain: fewer degrees of freedom, which few levels of a
-            facet need; fixed parts with a factor of hundreds of levels have those of the former),
+            with a component at its bound 0 treated as known), ``"unbounded"`` (an estimate of 0 is
+            uncertain, and degrees of freedom are those at upper limits of the components unless
+            the variance is a multiple of one mean square: for facets with few levels, such as two
+            prompts; fixed parts with a factor of hundreds of levels have those of the former),
             ``"kenward-roger"`` (1997, with its standard errors, components at their
             bound as uncertain; after REML, by engines that factor) or ``"normal"``, with all
             components treated as known. df is ∞ if the normal distribution is used by choice or

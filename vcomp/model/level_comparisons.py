@@ -65,7 +65,7 @@ _LEAST_SHARE = 0.005
 
 _DEGREES = {
     "satterthwaite": "Satterthwaite's degrees of freedom",
-    "unbounded": "Satterthwaite's degrees of freedom, components of 0 as uncertain",
+    "unbounded": "Satterthwaite's degrees of freedom, at upper limits",
     "kenward-roger": "Kenward and Roger's degrees of freedom",
     "normal": "components as if known",
 }

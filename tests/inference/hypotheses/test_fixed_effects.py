@@ -74,10 +74,52 @@ def test_a_component_at_its_bound_is_not_known(ddf):
     res = vcomp.fit("y ~ treated + row + (1|plot)", data)
     assert res.vcomp["plot"] == 0.0
     df = res.fixed_effects(ddf=ddf)["df"]
-    # A treatment of plots has the degrees of freedom of plots, one of rows those of rows.
+    # A treatment of plots has the degrees of freedom of plots, one of rows those of rows: the
+    # variance of either is that of one mean square.
     np.testing.assert_allclose(df, [df["Intercept"], 10 - 2, 40 - 10 - 1], rtol=1e-9)
     # lmerTest's take the component as known: least squares.
     np.testing.assert_allclose(res.df_fe, 40 - 3, rtol=1e-9)
+
+
+def models_by_prompts(seed, prompts, spread):
+    """Return scores of two models on 12 items with some prompts, and their mean squares."""
+    rng = np.random.default_rng(seed)
+    m, i, p = np.indices((2, 12, prompts))
+    y = rng.normal(size=m.shape) + 2.0 * (rng.normal(size=12)[i] + rng.normal(size=prompts)[p])
+    y = y + rng.normal(size=(2, 12, 1)) + 1.5 * rng.normal(size=(12, prompts))
+    y = y + spread * rng.normal(size=(2, 1, prompts))
+    data = {"model": m.ravel(), "item": i.ravel(), "prompt": p.ravel(), "y": y.ravel()}
+    d = y[0] - y[1]
+    of_items, of_prompts = (d.mean(axis=axis) - d.mean() for axis in (1, 0))
+    rest = d - d.mean() - of_items[:, None] - of_prompts
+    # Halves of squares of differences are those of interactions with the model.
+    squares = [prompts * np.square(of_items).sum(), 12 * np.square(of_prompts).sum()]
+    df = np.array([11.0, prompts - 1.0, 11.0 * (prompts - 1)])
+    return pd.DataFrame(data), 0.5 * np.array([*squares, np.square(rest).sum()]) / df, df
+
+
+@pytest.mark.parametrize(
+    ("seed", "prompts", "spread", "zero"),
+    [(2, 2, 1.0, False), (2, 3, 1.0, False), (4, 6, 0.5, False), (5, 3, 0.0, True)],
+)
+def test_degrees_of_freedom_at_upper_limits(seed, prompts, spread, zero):
+    """Eq. (11.16) from the analysis of variance."""
+    data, (items, of_prompts, rest), df = models_by_prompts(seed, prompts, spread)
+    terms = ("item", "prompt", "model:item", "model:prompt", "item:prompt")
+    res = vcomp.fit("y ~ C(model) + " + " + ".join(f"(1|{term})" for term in terms), data)
+    assert (res.vcomp["model:prompt"] == 0.0) == (of_prompts < rest) == zero
+    assert items > rest
+    # Parts of the error variance of the difference, in units of 2 / (12 prompts).
+    ratio = df / stats.chi2.ppf(0.15, df)
+    parts = np.array([items * ratio[0] - rest, of_prompts * ratio[1] - rest, rest * ratio[2]])
+    parts = np.maximum(parts, 0.0)
+    estimates = np.array([items - rest, max(of_prompts - rest, 0.0), rest])
+    variance = res.fixed_effects().loc["C(model)[T.1]", "std_error"] ** 2 * 6 * prompts
+    if not zero:
+        assert variance == pytest.approx(items + of_prompts - rest, rel=1e-8)
+    variance += np.sqrt(np.square(parts - estimates).sum())
+    found = res.compare_levels("model", ddf="unbounded").table["df"].item()
+    assert found == pytest.approx(variance**2 / (parts**2 / df).sum(), rel=1e-6)
 
 
 @pytest.mark.parametrize("held", [{}, {"g": 0.0}])

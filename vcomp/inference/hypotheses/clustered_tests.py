@@ -154,7 +154,8 @@ class Clustered(WithDegrees):
             if self.few is None:
                 return np.asarray(found)
             q = own + squares_of_rows(L, self.few.cov_beta)
-            both = np.square(q) / (np.square(own) / found + 0.5 * self.few.uncertainty(L))
+            beyond, uncertainty = self.few.uncertainty(L)
+            both = np.square(q + beyond) / (np.square(own) / found + uncertainty)
         return np.where(q > 0.0, both, least)
 
     def _of_facets(self, L: FloatArray) -> FloatArray:

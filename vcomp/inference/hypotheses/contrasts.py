@@ -32,7 +32,7 @@ from vcomp.inference.hypotheses.fixed_effects import (
     t_tests,
     uncertain_components,
 )
-from vcomp.inference.quantities import NOT_CONVERGED, LevelVariances
+from vcomp.inference.quantities import NOT_CONVERGED, LevelVariances, VarianceComponents
 from vcomp.numerics import slices
 from vcomp.statistics import Statistics
 
@@ -49,7 +49,7 @@ _COVARIANCES: tuple[CovarianceOfFixed, ...] = get_args(CovarianceOfFixed)
 
 _WORDS = {
     "satterthwaite": "F-test with Satterthwaite's degrees of freedom",
-    "unbounded": "F-test with Satterthwaite's degrees of freedom, components of 0 as uncertain",
+    "unbounded": "F-test with Satterthwaite's degrees of freedom, at upper limits",
     "kenward-roger": "F-test of Kenward and Roger",
     "normal": "Wald test, components as if known",
 }
@@ -86,7 +86,7 @@ class FixedFit:
     names : of the fixed effects
     stats : sums of the rows, None after loading
     design : of the rows; None after loading
-    facets : of each component of a term, with those that they are nested in
+    components : of the fit
     levels : computes the products of the contributions of rows to the fixed effects
     left_out : names of columns that are linear combinations of others, and have no effect
     """
@@ -95,7 +95,7 @@ class FixedFit:
     names: tuple[str, ...]
     stats: Statistics | None
     design: Design | None
-    facets: tuple[frozenset[str], ...]
+    components: VarianceComponents
     levels: Callable[[], LevelVariances]
     left_out: tuple[str, ...] = ()
 
@@ -318,7 +318,7 @@ class FixedFit:
             return Satterthwaite.normal(self.estimate.cov_beta), L
         if ddf == "kenward-roger":
             return self._kenward_roger(L)
-        found = satterthwaite_of(self.estimate, bounds=ddf != "unbounded")
+        found = satterthwaite_of(self.estimate, self.components if ddf == "unbounded" else None)
         if found is not None:
             return found, L
         if self.stats is None:
@@ -340,12 +340,13 @@ class FixedFit:
             )
         estimate = self.estimate
         errors = estimate.fixed_errors
-        values = estimate.values[: len(self.facets)]
+        facets = self.components.facets[: -self.components.n_residuals]
+        values = estimate.values[: len(facets)]
         if errors is None or not errors.keeps_negative:
             values = np.maximum(values, 0.0)
-        model = satterthwaite_of(estimate, bounds=ddf != "unbounded")
+        model = satterthwaite_of(estimate, self.components if ddf == "unbounded" else None)
         _, has_covariates = FixedPart(self.names).factor_columns
-        found = Clustered.of(self.levels(), self.facets, values, model, has_covariates)
+        found = Clustered.of(self.levels(), facets, values, model, has_covariates)
         return found.as_known() if ddf == "normal" else found
 
     def _kenward_roger(self, L: FloatArray) -> tuple[KenwardRoger, FloatArray]:

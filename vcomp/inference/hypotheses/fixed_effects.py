@@ -2,7 +2,8 @@
 
 Satterthwaite's degrees of freedom of a contrast are docs/explanation/mathematics.md, eq. (11.5)
 (Giesbrecht & Burns 1985); several contrasts are tested by rotation (Fai & Cornelius 1996), as in
-lmerTest. Kenward and Roger (1997) also correct Cov(β̂) for the error of the components and scale F,
+lmerTest. Those of facets with few levels may be had at upper limits of the components, eq.
+(11.16). Kenward and Roger (1997) also correct Cov(β̂) for the error of the components and scale F,
 eqs. (11.6) to (11.8). Held components are treated as known, and by Satterthwaite's method those at
 their bound unless asked otherwise, as in lmerTest; by Kenward and Roger's they are not, as in
 pbkrtest.
@@ -25,8 +26,9 @@ from vcomp.estimators.likelihood import (
     errors_of_fixed,
 )
 from vcomp.exceptions import EstimationError
-from vcomp.inference.intervals import normal_quantile
-from vcomp.numerics import congruent, is_positive, solve_positive
+from vcomp.inference.intervals import MeanSquares, mean_squares, normal_quantile
+from vcomp.inference.quantities import VarianceComponents
+from vcomp.numerics import congruent, is_positive, solve, solve_positive
 from vcomp.statistics import Statistics
 
 _SAME_DF = 1e-8
@@ -34,6 +36,20 @@ _SAME_DF = 1e-8
 
 _ROUNDING = 1e-15
 """Of eigenvalues of correlations, per row: of rows that depend on others they are smaller."""
+
+
+_CONFIDENCE = 0.85
+"""Of upper limits of components. Higher ones make tests of two models and three prompts
+conservative, and with lower ones tests reject too often (error rates of comparisons of models)."""
+
+_KNOWN = 1e6
+"""Degrees of freedom from which on a mean square is its expectation."""
+
+_LARGEST = 1e6
+"""Largest ratio of the limit to the mean square: those of next to no degrees of freedom."""
+
+_ONE_SQUARE = 1e-6
+"""Share of a variance up to which a mean square has no part in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +123,15 @@ class Satterthwaite(WithDegrees):
     slopes : (k + 1, p, p) ∂Φ/∂σ²_t; None if `cov_beta` computes those of contrasts
     covariance : (k + 1, k + 1) of the components
     known : (k + 1,) components that are treated as known
+    squares : mean squares of the components, for degrees of freedom at upper limits, eq. (11.16);
+        None for those at the estimates
     """
 
     cov_beta: Any
     slopes: FloatArray | None
     covariance: FloatArray
     known: BoolArray
+    squares: MeanSquares | None = None
 
     @classmethod
     def normal(cls, cov_beta: FloatArray) -> Satterthwaite:
@@ -131,16 +150,24 @@ class Satterthwaite(WithDegrees):
         return None if made is None else replace(self, cov_beta=made[0], slopes=made[1])
 
     def degrees(self, L: FloatArray) -> FloatArray:
-        """Return ν, eq. (11.5), of each row of `L`, (m,).
+        """Return ν, eq. (11.5) or (11.16), of each row of `L`, (m,).
 
         ∞ if all components are known, nan if their covariance is not known.
         """
-        free = ~self.known
+        q = squares_of_rows(L, self.cov_beta)
         if self.slopes is None:
-            return self._degrees(squares_of_rows(L, self.cov_beta), self.cov_beta.slopes(L)[free])
-        return self._degrees(
-            squares_of_rows(L, self.cov_beta), squares_of_rows(L, self.slopes[free])
-        )
+            return self._degrees(q, self.cov_beta.slopes(L)[~self.known])
+        g = squares_of_rows(L, self.slopes)
+        found = self._degrees(q, g[~self.known])
+        if self.squares is None:
+            return found
+        squares = self.squares
+        shares = np.abs(solve(squares.basis.T, g[squares.places])) * squares.values[:, None]
+        several = (shares > _ONE_SQUARE * shares.sum(axis=0)).sum(axis=0) > 1
+        beyond, uncertainty = _at_limits(squares, g)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            df = np.square(q + beyond) / uncertainty
+        return np.where(several & np.isfinite(found), df, found)
 
     def degrees_of_each(self) -> FloatArray:
         """Return ν of each coefficient, (p,)."""
@@ -160,12 +187,31 @@ class Satterthwaite(WithDegrees):
             df = 2.0 * np.square(q) / variance
         return np.where(q > 0.0, df, np.nan)
 
-    def uncertainty(self, L: FloatArray) -> FloatArray:
-        """Return the sampling variances of the variances of the rows of `L`, (m,)."""
+    def uncertainty(self, L: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return how the variances q of the rows of `L` are uncertain, so that ν = (q + b)²/u.
+
+        Returns
+        -------
+        b : (m,) by how much their upper limits are above q; 0 for degrees of freedom at estimates
+        u : (m,) halves of their sampling variances, there
+        """
         assert self.slopes is not None
+        g = squares_of_rows(L, self.slopes)
+        if self.squares is not None:
+            return _at_limits(self.squares, g)
         free = ~self.known
-        g = squares_of_rows(L, self.slopes[free])
-        return np.einsum("ti,tu,ui->i", g, self.covariance[np.ix_(free, free)], g)
+        C = self.covariance[np.ix_(free, free)]
+        return np.zeros(len(L)), 0.5 * np.einsum("ti,tu,ui->i", g[free], C, g[free])
+
+
+def _at_limits(squares: MeanSquares, g: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return b and u of eq. (11.16) for derivatives of variances by the components, (k + 1, m)."""
+    g = g[squares.places]
+    estimates = solve(squares.basis, squares.values)
+    limits = np.maximum(estimates + squares.values * (_limit_ratios(squares.df) - 1.0), 0.0)
+    beyond = g * (limits - np.maximum(estimates, 0.0))[:, None]
+    parts = np.square(g * limits[:, None]) / squares.df[:, None]
+    return np.sqrt(np.square(beyond).sum(axis=0)), parts.sum(axis=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +374,15 @@ def _joint_degrees(df: FloatArray) -> float:
     return 2.0 * expectation / (expectation - df.size)
 
 
+def _limit_ratios(df: FloatArray) -> FloatArray:
+    """Return the upper limits of mean squares in relation to the mean squares."""
+    from scipy.special import chdtri
+
+    known = df >= _KNOWN
+    quantiles = chdtri(np.where(known, _KNOWN, df), _CONFIDENCE)
+    return np.where(known, 1.0, df / np.maximum(quantiles, df / _LARGEST))
+
+
 def _f_tail(statistic: float, df: tuple[float, float]) -> float:
     from scipy.special import chdtrc, fdtrc
 
@@ -374,20 +429,25 @@ def degrees_of_freedom(estimate: Estimate) -> FloatArray:
     return np.full(estimate.beta.size, np.nan) if errors is None else errors.df
 
 
-def satterthwaite_of(estimate: Estimate, *, bounds: bool = True) -> Satterthwaite | None:
+def satterthwaite_of(
+    estimate: Estimate, unbounded: VarianceComponents | None = None
+) -> Satterthwaite | None:
     """Return Satterthwaite's tests of a fit, None if the slopes are not known.
 
     Parameters
     ----------
     estimate : with its fixed effects
-    bounds : as of :func:`uncertain_components`
+    unbounded : the components of the fit, to take those at their bound as uncertain, with degrees
+        of freedom at upper limits; None to take those at their bound as known
     """
     errors = estimate.fixed_errors
     if errors is None or (errors.slopes is None and isinstance(estimate.cov_beta, np.ndarray)):
         return None
-    return Satterthwaite(
-        estimate.cov_beta, errors.slopes, *uncertain_components(estimate, bounds=bounds)
-    )
+    uncertain = uncertain_components(estimate, bounds=unbounded is None)
+    found = Satterthwaite(estimate.cov_beta, errors.slopes, *uncertain)
+    if unbounded is None or errors.slopes is None or unbounded.covariance_pairs:
+        return found
+    return replace(found, squares=mean_squares(unbounded))
 
 
 def fixed_errors_of(
