@@ -38,7 +38,7 @@ ITEMS = 60
 STEP = 0.5
 """Logits, or scores, between neighbours of models that differ."""
 
-LAYOUTS = tuple(itertools.product((2, 6, 12, 40), (1, 3, 5)))
+LAYOUTS = ((2, 2), *itertools.product((2, 6, 12, 40), (1, 3, 5)))
 """Models and prompts."""
 
 COMPARED = (2, 3), (6, 3), (12, 3)

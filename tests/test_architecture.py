@@ -134,3 +134,23 @@ def test_engines_are_used_by_their_contract():
                 values = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
                 found += [(path, name) for name in values & names]
     assert found == []
+
+
+def test_six_classes_evaluate_the_likelihood():
+    """Kinds of covariance and block are added to one of them (docs/decisions/0007-engines.md)."""
+    found = [
+        node.name
+        for path in sorted((ROOT / "estimators").rglob("*.py"))
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+        and not any("Protocol" in ast.unparse(base) for base in node.bases)
+        and any(
+            isinstance(part, ast.FunctionDef)
+            and part.name == "derivatives"
+            and [a.arg for a in part.args.args] == ["self", "v"]
+            for part in node.body
+        )
+    ]
+    # Profiles read a series in the components that another evaluator has computed.
+    found.remove("SeriesLikelihood")
+    assert len(found) == 6, found
