@@ -26,7 +26,7 @@ from vcomp.estimators.likelihood import (
     errors_of_fixed,
 )
 from vcomp.exceptions import EstimationError
-from vcomp.inference.intervals import MeanSquares, mean_squares, normal_quantile
+from vcomp.inference.intervals import mean_squares, normal_quantile
 from vcomp.inference.quantities import VarianceComponents
 from vcomp.numerics import congruent, is_positive, solve, solve_positive
 from vcomp.statistics import Statistics
@@ -123,15 +123,15 @@ class Satterthwaite(WithDegrees):
     slopes : (k + 1, p, p) ∂Φ/∂σ²_t; None if `cov_beta` computes those of contrasts
     covariance : (k + 1, k + 1) of the components
     known : (k + 1,) components that are treated as known
-    squares : mean squares of the components, for degrees of freedom at upper limits, eq. (11.16);
-        None for those at the estimates
+    components : of which degrees of freedom are those at upper limits, eq. (11.16); None to have
+        them at the estimates
     """
 
     cov_beta: Any
     slopes: FloatArray | None
     covariance: FloatArray
     known: BoolArray
-    squares: MeanSquares | None = None
+    components: VarianceComponents | None = None
 
     @classmethod
     def normal(cls, cov_beta: FloatArray) -> Satterthwaite:
@@ -159,12 +159,12 @@ class Satterthwaite(WithDegrees):
             return self._degrees(q, self.cov_beta.slopes(L)[~self.known])
         g = squares_of_rows(L, self.slopes)
         found = self._degrees(q, g[~self.known])
-        if self.squares is None:
+        squares = None if self.components is None else mean_squares(self.components)
+        if squares is None:
             return found
-        squares = self.squares
         shares = np.abs(solve(squares.basis.T, g[squares.places])) * squares.values[:, None]
         several = (shares > _ONE_SQUARE * shares.sum(axis=0)).sum(axis=0) > 1
-        beyond, uncertainty = _at_limits(squares, g)
+        beyond, uncertainty = self.uncertainty(L)
         with np.errstate(divide="ignore", invalid="ignore"):
             df = np.square(q + beyond) / uncertainty
         return np.where(several & np.isfinite(found), df, found)
@@ -197,21 +197,18 @@ class Satterthwaite(WithDegrees):
         """
         assert self.slopes is not None
         g = squares_of_rows(L, self.slopes)
-        if self.squares is not None:
-            return _at_limits(self.squares, g)
+        squares = None if self.components is None else mean_squares(self.components)
+        if squares is not None:
+            g = g[squares.places]
+            estimates = solve(squares.basis, squares.values)
+            limits = estimates + squares.values * (_limit_ratios(squares.df) - 1.0)
+            limits = np.maximum(limits, 0.0)
+            beyond = g * (limits - np.maximum(estimates, 0.0))[:, None]
+            parts = np.square(g * limits[:, None]) / squares.df[:, None]
+            return np.sqrt(np.square(beyond).sum(axis=0)), parts.sum(axis=0)
         free = ~self.known
         C = self.covariance[np.ix_(free, free)]
         return np.zeros(len(L)), 0.5 * np.einsum("ti,tu,ui->i", g[free], C, g[free])
-
-
-def _at_limits(squares: MeanSquares, g: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return b and u of eq. (11.16) for derivatives of variances by the components, (k + 1, m)."""
-    g = g[squares.places]
-    estimates = solve(squares.basis, squares.values)
-    limits = np.maximum(estimates + squares.values * (_limit_ratios(squares.df) - 1.0), 0.0)
-    beyond = g * (limits - np.maximum(estimates, 0.0))[:, None]
-    parts = np.square(g * limits[:, None]) / squares.df[:, None]
-    return np.sqrt(np.square(beyond).sum(axis=0)), parts.sum(axis=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,7 +444,7 @@ def satterthwaite_of(
     found = Satterthwaite(estimate.cov_beta, errors.slopes, *uncertain)
     if unbounded is None or errors.slopes is None or unbounded.covariance_pairs:
         return found
-    return replace(found, squares=mean_squares(unbounded))
+    return replace(found, components=unbounded)
 
 
 def fixed_errors_of(

@@ -2,7 +2,6 @@ from .closed_forms import F_INTERVALS as F_INTERVALS
 from .closed_forms import normal_quantile as normal_quantile
 from .closed_forms import wald_interval as wald_interval
 from .component_squares import BelowZero as BelowZero
-from .component_squares import MeanSquares as MeanSquares
 from .component_squares import below_zero as below_zero
 from .component_squares import mean_squares as mean_squares
 from .component_squares import robust_mean_squares as robust_mean_squares
