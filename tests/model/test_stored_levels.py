@@ -192,3 +192,40 @@ def test_levels_that_contradict_the_rest_are_refused():
     whole["level_values"]["terms"]["sys"]["objects"]["se"].pop()
     with pytest.raises(vcomp.DataError, match="contradict each other"):
         vcomp.VarianceComponentsResults.from_json(json.dumps(whole))
+
+
+def raters(n_models, n_rows=900):
+    """Return a fit of scores of models, each on an item by a rater at random."""
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame({"item": rng.integers(30, size=n_rows)})
+    frame = frame.assign(rater=rng.integers(30, size=n_rows), model=np.arange(n_rows) % n_models)
+    frame["score"] = rng.normal(size=n_rows) + rng.normal(size=30)[frame["item"]]
+    return vcomp.fit("score ~ C(model) + (1|item) + (1|rater)", frame)
+
+
+def test_robust_comparisons_need_no_products_of_cells():
+    """Tests take degrees of freedom from items and raters; older files have parts of cells."""
+    res = raters(3)
+    document = json.loads(res.to_json())
+    item, rater, cells = document["fixed_levels"]["of_groups"]
+    assert (len(item), len(rater), cells) == (30, 30, None)
+    n_cells = int(document["fixed_levels"]["sizes"][2])
+    for part in (None, [item[0]] * n_cells):
+        document["fixed_levels"]["of_groups"][2] = part
+        other = vcomp.VarianceComponentsResults.from_json(json.dumps(document))
+        assert_same_comparison(other, res, "model", "t", cov_type="robust")
+    for part in (None, rater[1:]):
+        document["fixed_levels"]["of_groups"][1] = part
+        with pytest.raises(vcomp.DataError, match="of_groups"):
+            vcomp.VarianceComponentsResults.from_json(json.dumps(document))
+
+
+@pytest.mark.parametrize(("n_models", "is_stored"), [(20, True), (60, False)])
+def test_contributions_to_many_columns_are_not_stored(n_models, is_stored):
+    """They would take longer than the fit, and a file of their own size."""
+    other = by_json(raters(n_models))
+    if is_stored:
+        other.compare_levels("model", "t", cov_type="robust")
+        return
+    with pytest.raises(vcomp.DataError, match="stored without them; fit the model again"):
+        other.compare_levels("model", "t", cov_type="robust")

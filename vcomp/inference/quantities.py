@@ -76,15 +76,14 @@ class TwoWayMeanSquares:
         """Return the same table with the object of measurement as its rows."""
         if object_ == self.rows:
             return self
-        return TwoWayMeanSquares(
+        return replace(
+            self,
             rows=self.columns,
             columns=self.rows,
             n_rows=self.n_columns,
             n_columns=self.n_rows,
             ms_rows=self.ms_columns,
             ms_columns=self.ms_rows,
-            ms_residual=self.ms_residual,
-            n_replicates=self.n_replicates,
         )
 
 
@@ -124,7 +123,8 @@ class LevelVariances:
     inverse : (k, k) of the information in the directions in which covariance matrices keep their
         ranks; None if all components were estimated
     of_groups : for each set but single rows the (groups, k, k) parts that the rows of its groups
-        have in the covariance of the estimates, by the model; None if they are not known
+        have in the covariance of the estimates, by the model; None if they are not known, and of
+        a set that contains another one, such as cells, whose parts are added to those of that one
     """
 
     information: FloatArray
@@ -133,7 +133,13 @@ class LevelVariances:
     shared: FloatArray
     few: Mapping[str, int]
     inverse: FloatArray | None = None
-    of_groups: tuple[FloatArray, ...] | None = None
+    of_groups: tuple[FloatArray | None, ...] | None = None
+
+    def coarsest(self) -> dict[int, int]:
+        """Return for each set that has enough levels the set in it with the fewest of these."""
+        enough = [m for m, chosen in enumerate(self.sets) if not chosen <= self.few.keys()]
+        order = sorted(enough, key=lambda m: self.sizes[m])
+        return {m: next(u for u in order if self.sets[u] <= self.sets[m]) for m in enough}
 
     def combined(self, A: FloatArray) -> LevelVariances:
         """Return the products of influences on linear combinations of the components.

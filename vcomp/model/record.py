@@ -16,7 +16,7 @@ from vcomp.data import OffsetOfRows, WeightsOfRows
 from vcomp.design import Design, Structure
 from vcomp.estimators import Estimate, quadratic
 from vcomp.exceptions import DataError, EstimationError, VcompError
-from vcomp.formula import REPLICATE, RESIDUAL, closure, in_formula, traits_of
+from vcomp.formula import REPLICATE, RESIDUAL, FixedPart, closure, in_formula, traits_of
 from vcomp.inference import (
     NOT_CONVERGED,
     LevelVariances,
@@ -201,9 +201,10 @@ class CellMeans:
         )
 
 
-_MOST_COLUMNS = 100
-"""Columns of the fixed part up to which products of their contributions are stored: their number
-grows with the square, and the time with the cube."""
+_MOST_COLUMNS, _ELEMENTS = 100, 2_000_000
+"""Columns of the fixed part up to which products of their contributions are stored, and elements
+of the sums over groups that they are made of: their number grows with the square of the columns,
+and the time with the cube."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +232,25 @@ class StoredTables:
     def of(cls, tables: TablesOfFit | StoredTables) -> StoredTables:
         """Return tables as values."""
         levels = _known(lambda: tables.levels)
-        columns = tables.found.design.fixed.names if isinstance(tables, TablesOfFit) else ()
-        without = levels is None or len(columns) > _MOST_COLUMNS
+        without = levels is None
+        if levels is not None and isinstance(tables, TablesOfFit):
+            without = _is_large(tables.found.design.fixed, levels)
         fixed_levels = None if without else _known(lambda: tables.fixed_levels)
         return cls(tables.components, tables.table, tables.cells, levels, fixed_levels)
+
+
+def _is_large(fixed: FixedPart, levels: LevelVariances) -> bool:
+    """Whether the contributions to the fixed effects are too many to be stored.
+
+    Parameters
+    ----------
+    fixed : part of the model, whose factors are no sample
+    levels : with the sets of groups of the data
+    """
+    factors, has_covariates = fixed.factor_columns
+    sampled = [not (has_covariates or s & factors) for s in levels.sets[:-1]]
+    elements = levels.sizes[:-1][sampled].sum() * len(fixed.names) ** 2
+    return bool(len(fixed.names) > _MOST_COLUMNS or elements > _ELEMENTS)
 
 
 def _known(made: Callable[[], LevelVariances | None]) -> LevelVariances | None:

@@ -315,7 +315,8 @@ class VarianceComponentsResults(
         scores : whether :meth:`universe_scores` and :meth:`compare_levels` are possible after
             loading. If None, where they are cheap: of data with up to 250,000 rows and 5,000
             effects, for terms of up to 2,000 levels; True stores those of any size, False none.
-            Differences of random terms are stored for up to 300 levels
+            Differences of random terms are stored for up to 300 levels. Robust errors of fixed
+            effects need no option, but are not stored for many columns and levels
 
         Raises
         ------

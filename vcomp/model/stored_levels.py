@@ -80,6 +80,9 @@ def _shapes(record: Any) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
             yield f"{name}.information", levels.information, (q, q)
             yield f"{name}.shared", levels.shared, (m, q, q)
             yield f"{name}.sizes", levels.sizes, (m,)
+            for at in set(levels.coarsest().values()).intersection(range(m - 1)):
+                if levels.of_groups is not None:
+                    yield f"{name}.of_groups", levels.of_groups[at], (levels.sizes[at], q, q)
 
 
 def _agreements(record: Any) -> Iterator[tuple[str, Iterable[bool]]]:

@@ -104,7 +104,7 @@ class Clustered(WithDegrees):
         df = np.maximum(levels.sizes[kept] - 1.0, 1.0)
         of_levels = None
         if levels.of_groups is not None and max(kept) < len(levels.of_groups):
-            of_levels = tuple(levels.of_groups[k] for k in kept)
+            of_levels = tuple(t for k in kept if (t := levels.of_groups[k]) is not None)
         cov_beta = parts.sum(axis=0) + (0.0 if few is None else few.cov_beta)
         half = np.linalg.cholesky(solve_positive(levels.information, np.eye(len(cov_beta))))
         relative = np.linalg.solve(half, np.linalg.solve(half, cov_beta).T)
@@ -204,13 +204,11 @@ def _by_facets(levels: LevelVariances) -> tuple[FloatArray, FloatArray, list[int
     Parts of several facets, and of single rows, are added to that of the facet with the fewest
     levels. What a facet makes alone has the parts of all sets with it.
     """
-    enough = [m for m, chosen in enumerate(levels.sets) if not chosen <= levels.few.keys()]
-    order = sorted(enough, key=lambda m: levels.sizes[m])
-    own = {m: next(u for u in order if levels.sets[u] <= levels.sets[m]) for m in enough}
+    own = levels.coarsest()
     kept = sorted(set(own.values()))
-    parts = [levels.shared[[m for m in enough if own[m] == k]].sum(axis=0) for k in kept]
+    parts = [levels.shared[[m for m in own if own[m] == k]].sum(axis=0) for k in kept]
     alone = [
-        levels.shared[[m for m in enough if levels.sets[k] <= levels.sets[m]]].sum(axis=0)
+        levels.shared[[m for m in own if levels.sets[k] <= levels.sets[m]]].sum(axis=0)
         for k in kept
     ]
     return np.array(parts), np.array(alone), kept

@@ -254,7 +254,10 @@ def level_products(
     if root is None or not layout.sets:
         return found
     products = _corrected(layout.sets, found, sums, root)
-    of_groups = tuple(tables[..., 1:] @ root.T for tables in sums.tables)
+    used = found.coarsest().values()
+    of_groups = tuple(
+        tables[..., 1:] @ root.T if m in used else None for m, tables in enumerate(sums.tables)
+    )
     return replace(found, shared=exactly_shared(layout.sets, products), of_groups=of_groups)
 
 
