@@ -48,8 +48,8 @@ _KNOWN = 1e6
 _LARGEST = 1e6
 """Largest ratio of the limit to the mean square: those of next to no degrees of freedom."""
 
-_ONE_SQUARE = 1e-6
-"""Share of a variance up to which a mean square has no part in it."""
+_SEVERAL = 0.1
+"""Share of a variance that other mean squares than its largest have where it counts as a sum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +162,12 @@ class Satterthwaite(WithDegrees):
         squares = None if self.components is None else mean_squares(self.components)
         if squares is None:
             return found
-        shares = np.abs(solve(squares.basis.T, g[squares.places])) * squares.values[:, None]
-        several = (shares > _ONE_SQUARE * shares.sum(axis=0)).sum(axis=0) > 1
+        parts = np.abs(solve(squares.basis.T, g[squares.places])) * squares.values[:, None]
         beyond, uncertainty = self.uncertainty(L)
         with np.errstate(divide="ignore", invalid="ignore"):
-            df = np.square(q + beyond) / uncertainty
-        return np.where(several & np.isfinite(found), df, found)
+            weight = np.minimum((1.0 - parts.max(axis=0) / parts.sum(axis=0)) / _SEVERAL, 1.0)
+            df = 1.0 / ((1.0 - weight) / found + weight * uncertainty / np.square(q + beyond))
+        return np.where(weight > 0.0, df, found)
 
     def degrees_of_each(self) -> FloatArray:
         """Return ν of each coefficient, (p,)."""
