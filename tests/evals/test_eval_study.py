@@ -1487,6 +1487,40 @@ def test_errors_of_pairs_are_within_tasks():
                              ).cov_type == "model"  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("options", "others"),
+    [
+        ({"items": 40}, "item"),
+        ({"missing": 0.1}, "item"),
+        ({"tasks": 2, "prompts": 3, "epochs": 2}, "item, prompt and task"),
+    ],
+)
+def test_models_that_are_copies_of_others_are_named(options, others):
+    """Two copies by their scores, whatever the order of the rows; not those that differ once."""
+    data = scores(**options)
+    one, two = (data[data["model"] == name] for name in ("m1", "m2"))
+    nearly = one["score"].mask(np.arange(len(one)) == 7, 1.0 - one["score"])
+    data = pd.concat([
+        data,
+        one.iloc[::-1].assign(model="m1 again"),
+        one.assign(model="m1 nearly", score=nearly),
+        two.assign(model="m2 again", score=two["score"].where(two["score"] > 0.0, -0.0)),
+    ])  # fmt: skip
+    found = vcomp.evals.study(data)
+    said = found.contradictions[-1]
+    assert said == (
+        f"These models have the same score on every {others}: m1 and m1 again; m2 and m2 "
+        "again. Is one a copy of the other?"
+    )
+    assert said in printed_words(found)
+
+
+def test_models_that_are_always_right_are_no_copies():
+    data = scores(models=3)
+    right = [data[data["model"] == "m0"].assign(model=name, score=1.0) for name in ("a", "b")]
+    assert not vcomp.evals.study(pd.concat([data, *right])).contradictions
+
+
 def test_runs_that_are_no_repetitions_are_named():
     rng = np.random.default_rng(2)
     swing = rng.normal(size=(30, 3, 4, 1)) * np.array([1.0, -1.0])

@@ -8,7 +8,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp.evals.model_fits import sums_cells
-from vcomp.evals.roles import Roles
+from vcomp.evals.roles import MOST_NAMED, Roles
 from vcomp.inference.assumptions import unequal_differences
 from vcomp.inference.intervals import below_zero
 from vcomp.inference.pairwise import PairwiseComparisons
@@ -42,7 +42,8 @@ def contradictions(study: EvalStudy) -> list[str]:
     """
     found = [str(of) for of in below_zero(study.plan.components) if of.is_sure]
     own = study.own_errors
-    return found if own is None else [*found, _on_errors(study, own)]
+    found += [] if own is None else [_on_errors(study, own)]
+    return found + _on_copies(study.roles, study.data)
 
 
 def vary_unequally(roles: Roles, table: pd.DataFrame) -> bool:
@@ -84,6 +85,31 @@ def are_unequal(pairs: PairwiseComparisons | None) -> bool:
         return False
     errors = pairs.table["std_error"]
     return bool(errors.max() >= _UNEQUAL * errors.min())
+
+
+def _on_copies(roles: Roles, table: pd.DataFrame) -> list[str]:
+    """Return a sentence on models that have the same scores everywhere; none without any.
+
+    Models whose scores are all equal may be alike without being copies.
+    """
+    import pandas as pd
+
+    others = [name for name in roles.cell if name != roles.model]
+    known = [*others, *([roles.repetition] if roles.repetition else [])]
+    scores = table[roles.score] + 0.0  # 0 and −0 have one hash
+    hashes = pd.util.hash_pandas_object(table[known].assign(**{roles.score: scores}), index=False)
+    # Sums of hashes do not depend on the order of the rows.
+    sums = hashes.groupby(table[roles.model], observed=True).sum()
+    ends = scores.groupby(table[roles.model], observed=True).agg(["min", "max"])
+    sums = sums[ends["min"] < ends["max"]]
+    alike = [list(map(str, of.index)) for _, of in sums.groupby(sums, sort=False) if len(of) > 1]
+    which = "; ".join(
+        display.listed([*names[:MOST_NAMED], *["others"] * (len(names) > MOST_NAMED)])
+        for names in alike[:MOST_NAMED]
+    ) + "; …" * (len(alike) > MOST_NAMED)
+    models, every = display.levels_of(roles.model), display.listed(others)
+    said = f"These {models} have the same score on every {every}: {which}."
+    return [f"{said} Is one a copy of the other?"] if alike else []
 
 
 def _items(roles: Roles) -> str:
