@@ -221,7 +221,7 @@ class Design:
         for facet in self.facets:
             column = rows.facets[facet.name]
             levels = facet.codes(column)
-            if levels.min() < 0:
+            if levels.min(initial=0) < 0:
                 unknown = column.iloc[[int(np.argmax(levels < 0))]].tolist()[0]
                 raise DataError(
                     f"facet {facet.name!r} has a level that the design does not have: {unknown!r}",

@@ -147,6 +147,18 @@ def test_rows_that_are_gone_when_they_are_read_again():
         gone.total(len)
 
 
+def test_rows_with_other_levels_when_they_are_read_again():
+    """A level without a code would count as the last one."""
+    formula, data = gridded("replicated", seed=4)
+    data = with_covariates(data)
+    found = model_of(formula.replace("~", "~ x +"), data, stream=True)._data
+    assert found.total(lambda chunk: chunk.n) == len(data)
+    facet = found.design.facets[0].name
+    data.loc[data[facet] == data[facet][0], facet] = 99
+    with pytest.raises(vcomp.DataError, match="has a level that the design does not have: 99"):
+        found.total(lambda chunk: chunk.n)
+
+
 def test_passes_are_numbered(capsys):
     formula, data = gridded("replicated", seed=4)
     model_of(formula, data, stream=True, batch_rows=17, kept_bytes=0.0, progress=True)

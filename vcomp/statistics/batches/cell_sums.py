@@ -18,6 +18,8 @@ from vcomp.statistics.batches.cell_table import CellTable, EveryCell
 from vcomp.statistics.batches.collapsed_cells import PartSums
 from vcomp.statistics.batches.row_coding import CellPlaces, RowCoding
 from vcomp.statistics.batches.survey import FacetSurvey, Survey, united_facets
+from vcomp.statistics.groupings import Groupings
+from vcomp.statistics.strata import Cells
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -410,6 +412,34 @@ def rows_of_cells(coding: RowCoding, table: CellTable, terms: tuple[TermDesign, 
         weights=None if filled.weights is None else filled.weights[0],
         log_sums=None if is_single or filled.weights is None else filled.weights[1],
     )
+
+
+def cells_of_grid(coding: RowCoding, table: CellTable, grid: Grid, groupings: Groupings) -> Cells:
+    """Return the cells of a complete grid, in the order of the groupings."""
+    places = coding.places
+    axes = [places.free.index(f) for f in grid.axes]
+    rest = [k for k in range(len(places.free)) if k not in axes]
+    inside = table.counts.reshape(places.shape)[
+        tuple(0 if k in axes else slice(None) for k in range(len(places.free)))
+    ]
+    order = np.flatnonzero(inside)[groupings.order]
+    tables = []
+    for means in table.means:
+        cube = means.reshape(places.shape).transpose([*axes, *rest])
+        flat = cube.reshape(grid.n_combinations, -1)
+        tables.append(flat if _is_arange(order, flat.shape[1]) else flat[:, order])
+    y, *varying = tables
+    every = iter(varying)
+    X = [
+        next(every) if varies else np.full((grid.n_combinations, 1), value)
+        for varies, value in zip(coding.varying, coding.constants, strict=True)
+    ]
+    n = grid.cell_n[groupings.order]
+    return Cells(grid.shape, n, (y, *X), coding.products(table.within))
+
+
+def _is_arange(order: Any, size: int) -> bool:
+    return order.size == size and bool((order == np.arange(size)).all())
 
 
 def with_effects(cells: Chunk, coding: RowCoding, table: CellTable) -> Chunk:

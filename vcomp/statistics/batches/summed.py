@@ -32,11 +32,12 @@ from vcomp.formula import OmittedColumns
 from vcomp.numerics import MixedColumns, slices
 from vcomp.statistics.batches.cell_sums import (
     CellSums,
+    cells_of_grid,
     cells_with_scores,
     rows_of_cells,
     with_effects,
 )
-from vcomp.statistics.groupings import Groupings, find_groupings, split_columns
+from vcomp.statistics.groupings import find_groupings, split_columns
 from vcomp.statistics.statistics import Statistics
 from vcomp.statistics.strata import Cells, StratumStatistics
 from vcomp.statistics.stratification import MOST_AXES, layout_of, strata_of
@@ -257,8 +258,8 @@ class SummedData:
                 "cells, which hold several scores, only means and sums of squares are known. "
                 "Fit the rows themselves, or use interval='mls'"
             )
-        coder = _RowCoder(self.design, self.fixed_columns)
-        counted = self.parts(self.reading).total(_of_part, coder, of, known)
+        parts = self.parts(self.reading)
+        counted = parts.total(_of_part, self.design, self.fixed_columns, of, known)
         n = 0 if counted is None else counted.n
         if counted is None or n != self.design.structure.n_rows:
             raise DataError(
@@ -277,40 +278,6 @@ class SummedData:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _RowCoder:
-    """Coder of rows that are read again.
-
-    Attributes
-    ----------
-    design : of all rows
-    fixed_columns : columns of the fixed part with all levels of factors
-    """
-
-    design: Design
-    fixed_columns: Mapping[str, Any]
-
-    def __call__(self, part: CompleteRows) -> Chunk:
-        design, n = self.design, part.y.size
-        fixed = part.fixed_columns(design.formula, self.fixed_columns)
-        blocks, residual = design.blocks, design.residual
-        return Chunk(
-            response=part.y,
-            origin=design.origin,
-            beta_origin=design.beta_origin,
-            columns=design.centred_columns(fixed, n, part.weights),
-            compact_codes=tuple(f.codes(part.frame[f.name]) for f in design.facets),
-            facet_sizes=design.n_levels,
-            terms=design.terms,
-            blocks=blocks,
-            effects=None if blocks is None else blocks.values(fixed, n),
-            residual_codes=None
-            if residual is None
-            else residual.codes({name: part.frame[name] for name in residual.groups.facets}),
-            weights=part.weights,
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class _Counted:
     """A sum over rows, and their number."""
 
@@ -322,9 +289,17 @@ class _Counted:
 
 
 def _of_part(
-    coder: _RowCoder, of: Callable[..., Any], known: tuple[Any, ...], part: CompleteRows
+    design: Design,
+    fixed_columns: Mapping[str, Any],
+    of: Callable[..., Any],
+    known: tuple[Any, ...],
+    part: CompleteRows,
 ) -> _Counted:
-    return _Counted(part.y.size, of(*known, coder(part)))
+    """Return the result of :meth:`SummedData.total` for one part, with its number of rows."""
+    facets = {str(name): column for name, column in part.frame.items()}
+    fixed = part.fixed_columns(design.formula, fixed_columns)
+    rows = Rows(part.y, facets, fixed, part.frame.index, weights=part.weights)
+    return _Counted(part.y.size, of(*known, design.encode(rows)))
 
 
 def finish(sums: CellSums, reading: Reading) -> SummedData:
@@ -444,7 +419,7 @@ def _cells_again(
             f"{plan.n_axes:,} combinations of other levels, need {memory(needed)}, and "
             f"{memory(free)} are free; use a part of the rows, such as some of the files"
         )
-    return _cells(coding, again(), plan.grid, plan.groupings)
+    return cells_of_grid(coding, again(), plan.grid, plan.groupings)
 
 
 def _design(
@@ -465,12 +440,12 @@ def _of_grid(coding: RowCoding, table: CellTable, grid: Grid, reading: Reading) 
     terms = find_terms(coding.formula, (), n_levels, grid, coding.survey.n)
     design = _design(coding, terms, grid)
     groupings = find_groupings(terms, grid)
-    cells = _cells(coding, table, grid, groupings)
+    cells = cells_of_grid(coding, table, grid, groupings)
     layout = layout_of(terms, n_levels, grid, groupings)
     intercept = not coding.varying.all()
     strata = strata_of(split_columns(cells, groupings), layout, groupings, intercept=intercept)
     if groupings.remainder.n_groupings in groupings.of_term:
-        strata = replace(strata, cells=partial(_cells, coding, table, grid, groupings))
+        strata = replace(strata, cells=partial(cells_of_grid, coding, table, grid, groupings))
     rows = partial(rows_of_cells, coding, table, terms)
     statistics = Statistics.from_cells(rows, strata, grid, None)
     columns, sums = coding.kinds.of_no_rows(), _response_sums(coding, table, strata)
@@ -478,34 +453,6 @@ def _of_grid(coding: RowCoding, table: CellTable, grid: Grid, reading: Reading) 
     return SummedData(
         design, statistics, columns, rows, sums, reading, cells_with_scores=scores
     )  # fmt: skip
-
-
-def _cells(coding: RowCoding, table: CellTable, grid: Grid, groupings: Groupings) -> Cells:
-    """Return the cells of a complete grid, in the order of the groupings."""
-    places = coding.places
-    axes = [places.free.index(f) for f in grid.axes]
-    rest = [k for k in range(len(places.free)) if k not in axes]
-    inside = table.counts.reshape(places.shape)[
-        tuple(0 if k in axes else slice(None) for k in range(len(places.free)))
-    ]
-    order = np.flatnonzero(inside)[groupings.order]
-    tables = []
-    for means in table.means:
-        cube = means.reshape(places.shape).transpose([*axes, *rest])
-        flat = cube.reshape(grid.n_combinations, -1)
-        tables.append(flat if _is_arange(order, flat.shape[1]) else flat[:, order])
-    y, *varying = tables
-    every = iter(varying)
-    X = [
-        next(every) if varies else np.full((grid.n_combinations, 1), value)
-        for varies, value in zip(coding.varying, coding.constants, strict=True)
-    ]
-    n = grid.cell_n[groupings.order]
-    return Cells(grid.shape, n, (y, *X), coding.products(table.within))
-
-
-def _is_arange(order: Any, size: int) -> bool:
-    return order.size == size and bool((order == np.arange(size)).all())
 
 
 def _of_cells(
