@@ -127,6 +127,21 @@ def test_few_effects_over_many_levels_need_no_factor(fixed):
     assert _by_levels(model.statistics, v, inner, X[:1]) is None
 
 
+@pytest.mark.parametrize(("terms", "is_faster"), [("", True), (" + (1|a:b)", False)])
+def test_levels_are_not_evaluated_where_elimination_is_faster(terms, is_faster):
+    """A fit has its factor at the maximum, and levels would be evaluated for each term."""
+    rng = np.random.default_rng(0)
+    a, b = np.tile(np.indices((12, 200)).reshape(2, -1), 2)[:, rng.random(4800) < 0.6]
+    data = {"a": a, "b": b, "y": rng.normal(size=a.size)}
+    stats = vcomp.VarianceComponentsModel(f"y ~ (1|a) + (1|b){terms}", data).statistics
+    v, X = np.array([0.8, 1.3, *[0.5] * (terms != ""), 1.0]), np.zeros((5, 1))
+    groups = np.full((5, v.size - 1), -1)
+    groups[:, 0] = np.arange(5)
+    assert (_by_levels(stats, v, groups, X, None, EngineLimits()) is None) == is_faster
+    expected = _by_levels(stats, v, groups, X)
+    np.testing.assert_allclose(prediction_variances(stats, v, groups, X), expected, rtol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("case", "zero_and_fixed"),
     alternately(CASES, (False, "x"), (True, "1"), (True, "0")),

@@ -290,7 +290,11 @@ def predicted(engine: LikelihoodEngine | MatricesLikelihood, v: FloatArray) -> S
 
 
 def blocked_for_variances(
-    stats: Statistics, limits: EngineLimits = ENGINE_LIMITS, *, most: float = np.inf
+    stats: Statistics,
+    limits: EngineLimits = ENGINE_LIMITS,
+    *,
+    most: float = np.inf,
+    below: float = np.inf,
 ) -> BlockedLikelihood | None:
     """Return the blocked engine if variances of predicted effects are affordable, else None.
 
@@ -299,8 +303,9 @@ def blocked_for_variances(
     stats : sums of the data
     limits : of its use
     most : time of an evaluation above which another way is faster
+    below : the same of another exact way
     """
-    seconds = min(limits.for_variances, max(most, limits.exact))
+    seconds = min(limits.for_variances, max(most, limits.exact), below)
     return _blocked_within(stats, seconds, limits, reml=True, names=None)
 
 

@@ -284,7 +284,7 @@ def _by_equations(
     """Return the variances of combinations; less the effects of `other` groups if given."""
     if stats.wide is not None:
         return _beside_factor(stats, v, groups, X, limits, other)
-    variances = _by_levels(stats, v, groups, X, other)
+    variances = _by_levels(stats, v, groups, X, other, limits)
     if variances is not None:
         return variances
     sums = stats.cross_products
@@ -309,6 +309,7 @@ def _by_levels(
     groups: LongArray,
     X: FloatArray,
     other: LongArray | None = None,
+    limits: EngineLimits | None = None,
 ) -> FloatArray | None:
     """Return the variances of combinations of few effects over many levels, each a small grid.
 
@@ -317,7 +318,8 @@ def _by_levels(
 
     Returns
     -------
-    None if the data are not such levels, an effect is one of a level, or digits are lost
+    None if the data are not such levels, an effect is one of a level, digits are lost, or the
+    blocked engine is faster within its `limits`: a fit has kept its factor
     """
     grid = stats.levels
     if grid is None:
@@ -330,6 +332,8 @@ def _by_levels(
     from vcomp.estimators.likelihood.levels import LevelsLikelihood  # deferred for start-up time
 
     engine = LevelsLikelihood(grid, reml=True)
+    if limits is not None and blocked_for_variances(stats, limits, below=engine.seconds):
+        return None
     used.sort(key=lambda t: grid.terms[t].depth)
     full, right = engine.between_groups(v, used)
     starts = np.cumsum([0, *(stats.sizes[t] for t in used)])
