@@ -387,3 +387,13 @@ def test_levels_far_from_the_best_change_no_probability():
         found, error = probabilities_of_best(means, root, df)
         assert (np.abs(found[:3] - some) < 5.0 * (error[:3] + of_some) + 1e-5).all()
     assert not probabilities_of_best(means, root, np.inf)[0][3:].any()
+
+
+def test_next_to_no_degrees_of_freedom():
+    """Critical values are those of t for two means; beyond all numbers they are infinite."""
+    df = np.array([0.5, 0.05, 0.02, 1e-3, 1e-9])
+    found = studentized_isf(0.05, df, range_of_normals(2))
+    np.testing.assert_allclose(found[:3], np.sqrt(2.0) * stats.t.isf(0.025, df[:3]), rtol=1e-9)
+    assert np.isinf(found[3:]).all()
+    tails = studentized_sf(np.full(5, 3.0), df, range_of_normals(2))
+    assert (np.diff(tails) > -1e-12).all() and tails[-1] > 0.97

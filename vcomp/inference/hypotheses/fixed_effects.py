@@ -45,9 +45,6 @@ conservative, and with lower ones tests reject too often (error rates of compari
 _KNOWN = 1e6
 """Degrees of freedom from which on a mean square is its expectation."""
 
-_LARGEST = 1e6
-"""Largest ratio of the limit to the mean square: those of next to no degrees of freedom."""
-
 _SEVERAL = 0.1
 """Share of a variance that other mean squares than its largest have where it counts as a sum."""
 
@@ -167,7 +164,7 @@ class Satterthwaite(WithDegrees):
         with np.errstate(divide="ignore", invalid="ignore"):
             weight = np.minimum((1.0 - parts.max(axis=0) / parts.sum(axis=0)) / _SEVERAL, 1.0)
             df = 1.0 / ((1.0 - weight) / found + weight * uncertainty / np.square(q + beyond))
-        return np.where(weight > 0.0, df, found)
+        return np.maximum(np.where(weight > 0.0, df, found), 1.0)
 
     def degrees_of_each(self) -> FloatArray:
         """Return ν of each coefficient, (p,)."""
@@ -201,10 +198,11 @@ class Satterthwaite(WithDegrees):
         if squares is not None:
             g = g[squares.places]
             estimates = solve(squares.basis, squares.values)
-            limits = estimates + squares.values * (_limit_ratios(squares.df) - 1.0)
-            limits = np.maximum(limits, 0.0)
+            # Two levels have one degree of freedom; observed information may say less.
+            df = np.maximum(squares.df, 1.0)
+            limits = np.maximum(estimates + squares.values * (_limit_ratios(df) - 1.0), 0.0)
             beyond = g * (limits - np.maximum(estimates, 0.0))[:, None]
-            parts = np.square(g * limits[:, None]) / squares.df[:, None]
+            parts = np.square(g * limits[:, None]) / df[:, None]
             return np.sqrt(np.square(beyond).sum(axis=0)), parts.sum(axis=0)
         free = ~self.known
         C = self.covariance[np.ix_(free, free)]
@@ -376,8 +374,7 @@ def _limit_ratios(df: FloatArray) -> FloatArray:
     from scipy.special import chdtri
 
     known = df >= _KNOWN
-    quantiles = chdtri(np.where(known, _KNOWN, df), _CONFIDENCE)
-    return np.where(known, 1.0, df / np.maximum(quantiles, df / _LARGEST))
+    return np.where(known, 1.0, df / chdtri(np.where(known, _KNOWN, df), _CONFIDENCE))
 
 
 def _f_tail(statistic: float, df: tuple[float, float]) -> float:

@@ -24,6 +24,13 @@ _DECAY = 40.0
 _UNDERFLOW = -2000.0
 """Logarithm below which a number is zero in double precision."""
 
+_LARGEST_LOG = 300.0
+"""Logarithm of the largest critical value: its square is a number."""
+
+_LEAST_DEGREES = 0.005
+"""Degrees of freedom below which probabilities are those of as many: they are near 1, and the
+integrand is as wide as the reciprocal of the degrees of freedom."""
+
 _AT_ONCE = 2**18
 
 _LAST_STEP = 1e-13
@@ -102,7 +109,8 @@ def studentized_isf(p: float, df: Any, tail: Tail) -> Any:
 
     Returns
     -------
-    a number, or (m,) numbers for as many degrees of freedom
+    a number, or (m,) numbers for as many degrees of freedom; ∞ where they would exceed 1e130, as
+    with less than a hundredth of a degree of freedom
     """
     degrees, log_p = np.atleast_1d(np.asarray(df, dtype=float)), math.log(p)
 
@@ -113,26 +121,32 @@ def studentized_isf(p: float, df: Any, tail: Tail) -> Any:
     low, high = np.full(degrees.size, -1.0), np.ones(degrees.size)
     while (wrong := excess(low, every) < 0.0).any():
         low -= wrong
-    while (wrong := excess(high, every) > 0.0).any():
-        high += wrong
-    return np.exp(_roots(excess, low, high)).reshape(np.shape(df))[()]
+    while (wrong := excess(high, every) > 0.0).any() and high.max() < _LARGEST_LOG:
+        high = np.where(wrong, np.minimum(2.0 * high, _LARGEST_LOG), high)
+    found = np.full(degrees.size, np.inf)
+    found[~wrong] = np.exp(_roots(excess, low, high, np.flatnonzero(~wrong)))
+    return found.reshape(np.shape(df))[()]
 
 
 def _roots(
-    f: Callable[[FloatArray, LongArray], FloatArray], low: FloatArray, high: FloatArray
+    f: Callable[[FloatArray, LongArray], FloatArray],
+    low: FloatArray,
+    high: FloatArray,
+    numbers: LongArray,
 ) -> FloatArray:
     """Return the roots of decreasing functions between two places, by the Illinois algorithm.
 
     Parameters
     ----------
     f : returns the values of some of the functions, given by their numbers
-    low, high : (m,) places
+    low, high : (m,) places, of all functions
+    numbers : (n,) of the functions whose roots are returned
 
     References
     ----------
     Dowell, M. and Jarratt, P. (1971). A modified regula falsi method. *BIT*, 11, 168-174.
     """
-    roots, of = np.empty(low.size), np.arange(low.size)
+    roots, of, low, high = np.empty(low.size), numbers, low[numbers], high[numbers]
     f_low, f_high, x, last = f(low, of), f(high, of), low, np.zeros(low.size)
     while of.size:
         before = x
@@ -150,11 +164,12 @@ def _roots(
         roots[of[near]] = x[near]
         of = of[~near]
         low, high, f_low, f_high, x, last = (a[~near] for a in (low, high, f_low, f_high, x, last))
-    return roots
+    return roots[numbers]
 
 
 def _log_sf(q: FloatArray, df: FloatArray, tail: Tail) -> FloatArray:
     """Return log P of positive and finite values, with their degrees of freedom."""
+    df = np.maximum(df, _LEAST_DEGREES)
     out, is_known = np.empty_like(q), np.isinf(df)
     out[is_known] = tail.log_sf(q[is_known])
     left = np.flatnonzero(~is_known)
