@@ -27,7 +27,7 @@ from benchmarks.perdoc import N_ASSESSORS, perdoc
 PAIRS = "y ~ (1|m) + (1|i) + (1|p) + (1|m:i) + (1|m:p) + (1|i:p)"
 _RATINGS = "y ~ (1|s) + (1|d) + (1|dept)"
 _LONG = 2.0
-_REFITS = 10
+_REFITS, _REPEAT = 10, 3
 _SHARES = (0.02, 0.2, 0.5)
 _BEFORE = {"persons": 18.7, "pupils": 19.5, "InstEval": 13.0}
 """Seconds of a fit by lme4 1.1-31, of the full sizes; another run on a machine of two cores."""
@@ -136,7 +136,7 @@ def variables(
     return made.reset_index(drop=True)
 
 
-def processor_seconds(work: Callable[[], Any], repeat: int = 3) -> float:
+def processor_seconds(work: Callable[[], Any], repeat: int = _REPEAT) -> float:
     """Return the least processor time of some calls after a first one; one if it takes long."""
     first = _seconds(work)
     return first if first > _LONG else min(_seconds(work) for _ in range(repeat))
@@ -172,7 +172,8 @@ def _several_variables(report: Report, settings: Settings) -> None:
     for effects, terms in (("a/b", "(1|a/b)"), ("a + b", "(1|a) + (1|b)")):
 
         def seconds(frame: pd.DataFrame, terms: str = terms) -> float | str:
-            return attempt(partial(_seconds_of_several, frame, terms), settings.limit)
+            work = partial(_seconds_of_several, settings, frame, terms)
+            return attempt(work, settings.limit)
 
         complete = seconds(variables(n, effects))
         for name, shares in (
@@ -184,17 +185,19 @@ def _several_variables(report: Report, settings: Settings) -> None:
             _beside(report, f"{effects}, {name}, {len(frame):,} rows", seconds(frame), complete)
 
 
-def _seconds_of_several(frame: pd.DataFrame, terms: str) -> float:
+def _seconds_of_several(settings: Settings, frame: pd.DataFrame, terms: str) -> float:
     fit = partial(vcomp.fit_multivariate, terms, responses=VARIABLES)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", vcomp.VcompWarning)  # scores are missing
         fit(frame[:1000])
-        return processor_seconds(partial(fit, frame))
+        return processor_seconds(partial(fit, frame), min(_REPEAT, settings.repeat))
 
 
 def _fitted(settings: Settings, formula: str, frame: pd.DataFrame) -> float | str:
+    repeat = min(_REPEAT, settings.repeat)
     return attempt(
-        partial(processor_seconds, partial(vcomp.fit, formula, frame)), 2.0 * settings.limit
+        partial(processor_seconds, partial(vcomp.fit, formula, frame), repeat),
+        2.0 * settings.limit,
     )
 
 

@@ -41,8 +41,9 @@ settings.register_profile("few", settings(), max_examples=6)
 settings.register_profile("random", settings(), derandomize=False)
 settings.register_profile("many", settings.get_profile("random"), max_examples=1000)
 
-LITTLE = 0.003
-"""Seconds below which a call of a kernel is run as Python."""
+LITTLE = 0.0005
+"""Seconds below which a call of a kernel is run as Python. Fits call one hundreds of times: calls
+of milliseconds take longer than a compilation in all."""
 
 VARIABLE = "VCOMP_REFERENCE"
 SKIPPED = (
@@ -119,7 +120,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark the quick tests."""
     config.stash[BY_ROOM] = mark_quick(items)
     # Or every collection of garbage goes through all tests.
-    gc.collect()
     gc.freeze()
     # Frames of pandas and models are many small objects: Python's 700 cost 6 % of all time.
     gc.set_threshold(10_000, 10, 10)
