@@ -220,6 +220,21 @@ def test_robust_comparisons_need_no_products_of_cells():
             vcomp.VarianceComponentsResults.from_json(json.dumps(document))
 
 
+def test_parts_of_levels_that_count_alike_are_stored_once():
+    """As in complete tables; older files have them of each level."""
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(np.indices((3, 30)).reshape(2, -1).T, columns=["model", "item"])
+    frame["score"] = rng.normal(size=90) + rng.normal(size=30)[frame["item"]]
+    res = vcomp.fit("score ~ C(model) + (1|item)", frame)
+    document = json.loads(res.to_json())
+    (parts,) = document["fixed_levels"]["of_groups"]
+    assert len(parts) == 1
+    for of_items in (parts, 30 * parts):
+        document["fixed_levels"]["of_groups"] = [of_items]
+        other = vcomp.VarianceComponentsResults.from_json(json.dumps(document))
+        assert_same_comparison(other, res, "model", "t", cov_type="robust")
+
+
 @pytest.mark.parametrize(("n_models", "is_stored"), [(20, True), (60, False)])
 def test_contributions_to_many_columns_are_not_stored(n_models, is_stored):
     """They would take longer than the fit, and a file of their own size."""

@@ -123,8 +123,9 @@ class LevelVariances:
     inverse : (k, k) of the information in the directions in which covariance matrices keep their
         ranks; None if all components were estimated
     of_groups : for each set but single rows the (groups, k, k) parts that the rows of its groups
-        have in the covariance of the estimates, by the model; None if they are not known, and of
-        a set that contains another one, such as cells, whose parts are added to those of that one
+        have in the covariance of the estimates, by the model, or one if all are equal; None if
+        they are not known, and of a set that contains another one, such as cells, whose parts are
+        added to those of that one
     """
 
     information: FloatArray

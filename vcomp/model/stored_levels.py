@@ -82,7 +82,9 @@ def _shapes(record: Any) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
             yield f"{name}.sizes", levels.sizes, (m,)
             for at in set(levels.coarsest().values()).intersection(range(m - 1)):
                 if levels.of_groups is not None:
-                    yield f"{name}.of_groups", levels.of_groups[at], (levels.sizes[at], q, q)
+                    parts = levels.of_groups[at]
+                    n = 1 if np.shape(parts)[:1] == (1,) else levels.sizes[at]
+                    yield f"{name}.of_groups", parts, (n, q, q)
 
 
 def _agreements(record: Any) -> Iterator[tuple[str, Iterable[bool]]]:

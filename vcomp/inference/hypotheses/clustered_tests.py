@@ -60,8 +60,8 @@ class Clustered(WithDegrees):
         of which all variances are those of `bounded`
     df : (m,) their degrees of freedom if all levels count alike, the numbers of levels − 1
     of_levels : for each of these facets the (levels, p, p) parts of its levels in the covariance
-        by the model, from which the degrees of freedom of a contrast follow; None if those are
-        `df`
+        by the model, or one if all are equal, from which the degrees of freedom of a contrast
+        follow; None if those are `df`
     few : the part of facets with few levels, by the model; None without any
     """
 
@@ -162,6 +162,8 @@ class Clustered(WithDegrees):
         """Return the degrees of freedom of each facet in each row of `L`, eq. (11.11)."""
         df = np.repeat(self.df[:, None], len(L), axis=1)
         for own, table in zip(df, self.of_levels or (), strict=False):
+            if len(table) == 1:  # levels that count alike have their number less 1
+                continue
             for rows in slices(len(L), max(1, _ELEMENTS // table[..., 0].size)):
                 parts = np.abs(squares_of_rows(L[rows], table))
                 sums, squares = parts.sum(axis=0), np.square(parts).sum(axis=0)

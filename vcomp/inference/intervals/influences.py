@@ -256,9 +256,15 @@ def level_products(
     products = _corrected(layout.sets, found, sums, root)
     used = found.coarsest().values()
     of_groups = tuple(
-        tables[..., 1:] @ root.T if m in used else None for m, tables in enumerate(sums.tables)
+        _once(tables[..., 1:] @ root.T) if m in used else None
+        for m, tables in enumerate(sums.tables)
     )
     return replace(found, shared=exactly_shared(layout.sets, products), of_groups=of_groups)
+
+
+def _once(parts: FloatArray) -> FloatArray:
+    """Return the parts of groups, or the first if all are equal, as in complete tables."""
+    return parts[:1].copy() if (parts == parts[:1]).all() else parts
 
 
 _STEPS, _CLOSE = 100, 1e-12
