@@ -48,6 +48,9 @@ _KNOWN = 1e6
 _SEVERAL = 0.1
 """Share of a variance that other mean squares than its largest have where it counts as a sum."""
 
+_FEW = 8.0
+"""Degrees of freedom of mean squares up to which those at upper limits have their full weight."""
+
 
 @dataclass(frozen=True, slots=True)
 class ContrastTest:
@@ -163,6 +166,10 @@ class Satterthwaite(WithDegrees):
         beyond, uncertainty = self.uncertainty(L)
         with np.errstate(divide="ignore", invalid="ignore"):
             weight = np.minimum((1.0 - parts.max(axis=0) / parts.sum(axis=0)) / _SEVERAL, 1.0)
+            of_squares = np.maximum(squares.df, 1.0)
+            parts *= _limit_ratios(of_squares)[:, None]
+            fewness = _FEW * (parts / parts.sum(axis=0) / of_squares[:, None]).sum(axis=0)
+            weight *= np.square(np.minimum(fewness, 1.0))
             df = 1.0 / ((1.0 - weight) / found + weight * uncertainty / np.square(q + beyond))
         return np.maximum(np.where(weight > 0.0, df, found), 1.0)
 
