@@ -100,7 +100,13 @@ def models_by_prompts(seed, prompts, spread):
 
 @pytest.mark.parametrize(
     ("seed", "prompts", "spread", "zero"),
-    [(2, 2, 1.0, False), (2, 3, 1.0, False), (4, 6, 0.5, False), (5, 3, 0.0, True)],
+    [
+        (2, 2, 1.0, False),
+        (2, 3, 1.0, False),
+        (4, 6, 0.5, False),
+        (5, 3, 0.0, True),
+        (1, 30, 0.5, False),
+    ],
 )
 def test_degrees_of_freedom_at_upper_limits(seed, prompts, spread, zero):
     """Eq. (11.16) from the analysis of variance."""
@@ -117,9 +123,16 @@ def test_degrees_of_freedom_at_upper_limits(seed, prompts, spread, zero):
     variance = res.fixed_effects().loc["C(model)[T.1]", "std_error"] ** 2 * 6 * prompts
     if not zero:
         assert variance == pytest.approx(items + of_prompts - rest, rel=1e-8)
-    variance += np.sqrt(np.square(parts - estimates).sum())
+    at_limits = (variance + np.sqrt(np.square(parts - estimates).sum())) ** 2
+    expected = at_limits / (parts**2 / df).sum()
+    # Mean squares of many degrees of freedom tell enough.
+    squares = np.array([items, of_prompts, rest])
+    weight = min(1.0, 8.0 * (squares * ratio / df).sum() / (squares @ ratio)) ** 2
+    assert (weight == 1.0) == (prompts < 6)
+    at_estimates = variance**2 / (squares**2 / df).sum()
+    expected = 1.0 / ((1.0 - weight) / at_estimates + weight / expected)
     found = res.compare_levels("model", ddf="unbounded").table["df"].item()
-    assert found == pytest.approx(variance**2 / (parts**2 / df).sum(), rel=1e-6)
+    assert found == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("held", [{}, {"g": 0.0}])
