@@ -128,7 +128,8 @@ def test_degrees_of_freedom_at_upper_limits(seed, prompts, spread, zero):
     # Mean squares of many degrees of freedom tell enough.
     squares = np.array([items, of_prompts, rest])
     weight = min(1.0, 8.0 * (squares * ratio / df).sum() / (squares @ ratio)) ** 2
-    assert (weight == 1.0) == (prompts < 6)
+    assert (weight == 1.0) == (prompts < 30)
+    weight *= min(1.0, 10.0 * (1.0 - squares.max() / squares.sum()))
     at_estimates = variance**2 / (squares**2 / df).sum()
     expected = 1.0 / ((1.0 - weight) / at_estimates + weight / expected)
     found = res.compare_levels("model", ddf="unbounded").table["df"].item()
