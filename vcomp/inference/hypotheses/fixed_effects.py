@@ -159,16 +159,19 @@ class Satterthwaite(WithDegrees):
             return self._degrees(q, self.cov_beta.slopes(L)[~self.known])
         g = squares_of_rows(L, self.slopes)
         found = self._degrees(q, g[~self.known])
-        squares = None if self.components is None else mean_squares(self.components)
-        if squares is None:
+        components = self.components
+        squares = None if components is None else mean_squares(components)
+        if components is None or squares is None:
             return found
-        parts = np.abs(solve(squares.basis.T, g[squares.places])) * squares.values[:, None]
+        expected = squares.basis @ np.maximum(components.values[squares.places], 0.0)
+        of_squares = np.maximum(squares.df, 1.0)
+        limits = np.maximum(expected, squares.values) * _limit_ratios(of_squares)
+        coefficients = np.abs(solve(squares.basis.T, g[squares.places]))
+        parts, above = coefficients * squares.values[:, None], coefficients * limits[:, None]
         beyond, uncertainty = self.uncertainty(L)
         with np.errstate(divide="ignore", invalid="ignore"):
             weight = np.minimum((1.0 - parts.max(axis=0) / parts.sum(axis=0)) / _SEVERAL, 1.0)
-            of_squares = np.maximum(squares.df, 1.0)
-            parts *= _limit_ratios(of_squares)[:, None]
-            fewness = _FEW * (parts / parts.sum(axis=0) / of_squares[:, None]).sum(axis=0)
+            fewness = _FEW * (above / of_squares[:, None]).sum(axis=0) / above.sum(axis=0)
             weight *= np.square(np.minimum(fewness, 1.0))
             df = 1.0 / ((1.0 - weight) / found + weight * uncertainty / np.square(q + beyond))
         return np.maximum(np.where(weight > 0.0, df, found), 1.0)
