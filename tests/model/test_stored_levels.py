@@ -194,6 +194,24 @@ def test_levels_that_contradict_the_rest_are_refused():
         vcomp.VarianceComponentsResults.from_json(json.dumps(whole))
 
 
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("levels", "inverse", 1.5),
+        ("levels", "inverse", [[1.0]]),
+        ("components", "without_bounds", {"values": [1.0], "cov": [[1.0]]}),
+        ("estimate", "without_bounds", {"values": [1.0, 2.0, 3.0], "cov": [[1.0]]}),
+    ],
+)
+def test_matrices_of_another_size_are_refused(part, name, value):
+    data = vcomp.datasets.load("bodoff2007_alpha")
+    whole = json.loads(vcomp.fit("score ~ (1|sys) + (1|topic)", data).to_json())
+    assert whole[part][name] is None
+    whole[part][name] = value
+    with pytest.raises(vcomp.DataError, match="contradict each other"):
+        vcomp.VarianceComponentsResults.from_json(json.dumps(whole))
+
+
 def raters(n_models, n_rows=900):
     """Return a fit of scores of models, each on an item by a rater at random."""
     rng = np.random.default_rng(5)

@@ -59,6 +59,11 @@ def _shapes(record: Any) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
         yield f"estimate.covariances.{kind}", cov, (k, k)
     if components.cov is not None:
         yield "components.cov", components.cov, (k, k)
+    for of, without in (("components", components), ("estimate", estimate)):
+        if without.without_bounds is not None:
+            values, cov = without.without_bounds
+            yield f"{of}.without_bounds.values", values, (k,)
+            yield f"{of}.without_bounds.cov", cov, (k, k)
     if fixed is not None:
         yield "estimate.fixed_errors.df", fixed.df, (p,)
     if fixed is not None and fixed.slopes is not None:
@@ -80,6 +85,8 @@ def _shapes(record: Any) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
             yield f"{name}.information", levels.information, (q, q)
             yield f"{name}.shared", levels.shared, (m, q, q)
             yield f"{name}.sizes", levels.sizes, (m,)
+            if levels.inverse is not None:
+                yield f"{name}.inverse", levels.inverse, (q, q)
             for at in set(levels.coarsest().values()).intersection(range(m - 1)):
                 if levels.of_groups is not None:
                     parts = levels.of_groups[at]
