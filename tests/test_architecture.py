@@ -136,7 +136,7 @@ def test_engines_are_used_by_their_contract():
     assert found == []
 
 
-def test_six_classes_evaluate_the_likelihood():
+def test_six_classes_evaluate_the_likelihood_of_single_variances():
     """Kinds of covariance and block are added to one of them (docs/decisions/0007-engines.md)."""
     found = [
         node.name

@@ -154,7 +154,8 @@ class Clustered(WithDegrees):
             if self.few is None:
                 return np.asarray(found)
             q = own + squares_of_rows(L, self.few.cov_beta)
-            beyond, uncertainty = self.few.uncertainty(L)
+            assert self.few.slopes is not None
+            beyond, uncertainty = self.few.uncertainty(squares_of_rows(L, self.few.slopes))
             both = np.square(q + beyond) / (np.square(own) / found + uncertainty)
         return np.where(q > 0.0, both, least)
 

@@ -168,7 +168,7 @@ class Satterthwaite(WithDegrees):
         limits = np.maximum(expected, squares.values) * _limit_ratios(of_squares)
         coefficients = np.abs(solve(squares.basis.T, g[squares.places]))
         parts, above = coefficients * squares.values[:, None], coefficients * limits[:, None]
-        beyond, uncertainty = self.uncertainty(L)
+        beyond, uncertainty = self.uncertainty(g)
         with np.errstate(divide="ignore", invalid="ignore"):
             weight = np.minimum((1.0 - parts.max(axis=0) / parts.sum(axis=0)) / _SEVERAL, 1.0)
             fewness = _FEW * (above / of_squares[:, None]).sum(axis=0) / above.sum(axis=0)
@@ -194,16 +194,18 @@ class Satterthwaite(WithDegrees):
             df = 2.0 * np.square(q) / variance
         return np.where(q > 0.0, df, np.nan)
 
-    def uncertainty(self, L: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return how the variances q of the rows of `L` are uncertain, so that ν = (q + b)²/u.
+    def uncertainty(self, g: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return how variances q are uncertain, so that ν = (q + b)²/u.
+
+        Parameters
+        ----------
+        g : (k + 1, m) their derivatives by the components
 
         Returns
         -------
         b : (m,) by how much their upper limits are above q; 0 for degrees of freedom at estimates
         u : (m,) halves of their sampling variances, there
         """
-        assert self.slopes is not None
-        g = squares_of_rows(L, self.slopes)
         squares = None if self.components is None else mean_squares(self.components)
         if squares is not None:
             g = g[squares.places]
@@ -216,7 +218,7 @@ class Satterthwaite(WithDegrees):
             return np.sqrt(np.square(beyond).sum(axis=0)), parts.sum(axis=0)
         free = ~self.known
         C = self.covariance[np.ix_(free, free)]
-        return np.zeros(len(L)), 0.5 * np.einsum("ti,tu,ui->i", g[free], C, g[free])
+        return np.zeros(g.shape[1]), 0.5 * np.einsum("ti,tu,ui->i", g[free], C, g[free])
 
 
 @dataclass(frozen=True, slots=True)
