@@ -20,7 +20,7 @@ from tests.helpers.multivariate_scores import (
 )
 from vcomp.estimators.likelihood import elements
 from vcomp.exceptions import EstimationError
-from vcomp.multivariate.analogous import AxisLikelihood, find_axis
+from vcomp.multivariate.analogous import find_axis
 from vcomp.multivariate.fit_covariances import uncorrelated
 from vcomp.multivariate.mixed_equations import EquationsLikelihood
 from vcomp.multivariate.strata_covariances import (
@@ -180,7 +180,7 @@ def check_against_dense(likelihood, layout, *, reml):
 def test_strata(name, reml):
     layout = balanced(name)
     strata = find_strata(layout)
-    likelihood = MeanProductsLikelihood(strata, reml=reml)
+    likelihood = MeanProductsLikelihood(strata, layout.linked, reml=reml)
     check_against_dense(likelihood, layout, reml=reml)
 
 
@@ -228,14 +228,15 @@ def test_columns_of_a_crossed_facet(name, reml):
     layout = balanced(name) if name in BALANCED else OTHERS[name]()
     axis = find_axis(layout)
     assert axis is not None
-    check_against_dense(AxisLikelihood(axis, layout, reml=reml), layout, reml=reml)
+    check_against_dense(MeanProductsLikelihood(axis, layout.linked, reml=reml), layout, reml=reml)
 
 
 @pytest.mark.slow
 def test_a_crossed_facet_is_found_where_there_is_one():
     layout = OTHERS["specification"]()
     axis = find_axis(layout)
-    assert (axis.facet, axis.n, axis.variable.size) == ("p", 8, 12)
+    assert (axis.n, axis.variable.size) == (8, 12)
+    assert axis.reason == "covariance matrix of the 12 columns of each level of p"
     assert {n for n in OTHERS if find_axis(OTHERS[n]()) is not None} == {
         "specification",
         "alike, crossed",
@@ -245,7 +246,7 @@ def test_a_crossed_facet_is_found_where_there_is_one():
 def test_of_crossed_facets_of_one_size_the_first_is_taken():
     layout = layout_of("a + b + c ~ (1|p) + (1|i)", crossed(1, n_p=5))
     assert [len(levels) for levels in layout.scores.levels] == [5, 5]
-    assert find_axis(layout).facet == "p"
+    assert find_axis(layout).reason.endswith("of each level of p")
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -1,4 +1,4 @@
-"""Covariance components by analogous products, and the likelihood of data with an axis.
+"""Covariance components by analogous products, and data with a fully crossed facet.
 
 Analogous products are for any data, balanced or not, with variables observed together or not. For
 variables a and b and the groups g of a term α that both have, with n_g and ȳ_g the numbers and
@@ -19,8 +19,6 @@ such products for his designs; those used here do not depend on the means.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement
 from typing import Any
@@ -29,61 +27,17 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray
 from vcomp.design import number_combinations
-from vcomp.estimators.likelihood import InformationKind, LastPoint, elements
+from vcomp.estimators.likelihood import elements
 from vcomp.exceptions import EstimationError
+from vcomp.multivariate.strata_covariances import Strata
 from vcomp.multivariate.variables import VariableLayout, sums_of
-from vcomp.numerics import Positive, solve
+from vcomp.numerics import solve
 
 _MOST_COLUMNS = 400
 """Largest number of columns at which their matrices cost less than mixed model equations."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Axis:
-    """Scores as a matrix with rows for the levels of a facet fully crossed with the others.
-
-    A column is a variable with a cell of the other facets, and a unit in that cell.
-
-    Attributes
-    ----------
-    facet : the facet of the rows
-    n : number of its levels
-    variable : (m,) variable of each column
-    same : (k + 1, m, m) whether two columns share a group of a term
-    inside : (k + 1,) whether the term contains the facet
-    contrasts : (m, m) sums of products about the column means, in units of the variables'
-        standard deviations
-    mean : (m,) the column means times √n
-    """
-
-    facet: str
-    n: int
-    variable: IntArray
-    same: BoolArray
-    inside: BoolArray
-    contrasts: FloatArray
-    mean: FloatArray
-
-    def covariances(self, S: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return V_c, the covariance matrix of a contrast, and V_m, that of the scaled mean.
-
-        Parameters
-        ----------
-        S : (k + 1, v, v) covariance components
-        """
-        w = self.variable
-        parts = self.same * S[:, w[:, None], w[None, :]]
-        within = np.asarray(parts[self.inside].sum(axis=0))
-        return within, np.asarray(within + self.n * parts[~self.inside].sum(axis=0))
-
-    def unit(self, element: tuple[int, int, int]) -> FloatArray:
-        """Return the derivative of V_c, or of V_m/n, with respect to an element."""
-        t, a, b = element
-        pair = (self.variable == a)[:, None] & (self.variable == b)[None, :]
-        return np.asarray(self.same[t] & (pair | pair.T), dtype=float)
-
-
-def find_axis(layout: VariableLayout) -> Axis | None:
+def find_axis(layout: VariableLayout) -> Strata | None:
     """Return the scores by the largest facet fully crossed with all others; None without one."""
     best: tuple[int, int] | None = None
     for place, levels in enumerate(layout.scores.levels):
@@ -124,7 +78,7 @@ def _fill(layout: VariableLayout, place: int, columns: IntArray, m: int) -> bool
     return bool((np.bincount(joint, minlength=layout.scores.n) == 1).all())
 
 
-def _axis(layout: VariableLayout, place: int, m: int) -> Axis:
+def _axis(layout: VariableLayout, place: int, m: int) -> Strata:
     scores = layout.scores
     columns, _ = _columns(layout, place)
     n = len(scores.levels[place])
@@ -136,128 +90,22 @@ def _axis(layout: VariableLayout, place: int, m: int) -> Axis:
     means = Y.mean(axis=0)
     Y -= means
     facet = scores.facets[place]
-    return Axis(
-        facet=facet,
+    inside = np.array([facet in f for f in layout.facets])
+    return Strata(
+        facets=(frozenset({place}),),
+        df=np.array([n - 1.0]),
+        products=(Y.T @ Y)[None] / max(n - 1.0, 1.0),
+        coefficients=inside[None].astype(float),
+        mean=np.where(inside, 1.0, float(n)),
         n=n,
         variable=scores.variable[first],
         same=groups[:, :, None] == groups[:, None, :],
-        inside=np.array([facet in f for f in layout.facets]),
-        contrasts=Y.T @ Y,
-        mean=np.sqrt(n) * means,
+        means=np.sqrt(n) * means,
+        reason=f"covariance matrix of the {m} columns of each level of {facet}",
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _AxisPoint:
-    loglike: float
-    inverse: FloatArray  # of V_c
-    within: FloatArray  # V_c⁻¹ times the contrasts
-    P: FloatArray  # of the mean
-    Q: FloatArray  # P for REML, V_m⁻¹ for ML
-    Pz: FloatArray
-
-
-class AxisLikelihood(LastPoint[_AxisPoint]):
-    """Restricted or full likelihood of scores with an axis, in units of standard deviations.
-
-    Parameters
-    ----------
-    axis : the scores by its levels
-    layout : of the scores
-    reml : restricted likelihood, or the full one
-    """
-
-    kinds: tuple[InformationKind, ...] = ("observed", "expected", "average")
-
-    def __init__(self, axis: Axis, layout: VariableLayout, *, reml: bool) -> None:
-        self.axis, self.reml = axis, reml
-        self.linked: BoolArray = layout.linked
-        self.n = layout.scores.n
-        self._elements = elements(layout.linked)
-        self._X = np.eye(layout.n_variables)[axis.variable]
-
-    @property
-    def reason(self) -> str:
-        """Which algorithm computes it, and why."""
-        return (
-            f"covariance matrix of the {self.axis.variable.size} columns of each level of "
-            f"{self.axis.facet}"
-        )
-
-    def loglike(self, S: FloatArray) -> float:
-        """Return the log-likelihood; −∞ if a matrix is not positive definite."""
-        try:
-            return self._at(S).loglike
-        except np.linalg.LinAlgError:
-            return -np.inf
-
-    def gradient(self, S: FloatArray) -> FloatArray:
-        """Return the gradient of the log-likelihood, (k + 1, v, v)."""
-        point, axis = self._at(S), self.axis
-        score_c = 0.5 * (point.within @ point.inverse - (axis.n - 1) * point.inverse)
-        score_m = 0.5 * (np.outer(point.Pz, point.Pz) - point.Q)
-        gradient = np.empty(self.linked.shape)
-        for t, inside in enumerate(axis.inside):
-            slopes = score_c + score_m if inside else axis.n * score_m
-            gradient[t] = self._X.T @ (axis.same[t] * slopes) @ self._X
-        gradient[~self.linked] = 0.0
-        return gradient
-
-    def curvature(self, S: FloatArray) -> FloatArray:
-        """Return the observed information."""
-        return self.information(S, "observed")
-
-    def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
-        """Return the observed, expected or average information of the elements."""
-        point, axis = self._at(S), self.axis
-        units = [axis.unit(e) for e in self._elements]
-        times = np.array([1.0 if axis.inside[t] else float(axis.n) for t, _, _ in self._elements])
-        inside = [bool(axis.inside[t]) for t, _, _ in self._elements]
-        A = [point.inverse @ d if i else None for d, i in zip(units, inside, strict=True)]
-        average = np.zeros((len(units), len(units)))
-        if kind != "expected":
-            F = np.stack([d @ point.Pz for d in units], axis=1) * times
-            average = 0.5 * (F.T @ point.P @ F + _traces(A, [_times(x, point.within) for x in A]))
-            if kind == "average":
-                return np.asarray(average)
-        B = [point.Q @ d * x for d, x in zip(units, times, strict=True)]
-        expected = 0.5 * ((axis.n - 1) * _traces(A, A) + _traces(B, B))
-        return np.asarray(expected if kind == "expected" else 2.0 * average - expected)
-
-    def _evaluated(self, S: FloatArray) -> _AxisPoint:
-        axis, v = self.axis, self.linked.shape[1]
-        within, mean = (Positive(V) for V in axis.covariances(S))
-        inverse, of_mean = within.inverse(), mean.inverse()
-        VX = of_mean @ self._X
-        XVX = Positive(self._X.T @ VX)
-        P = of_mean - VX @ XVX.solve(VX.T)
-        Pz = P @ axis.mean
-        products = inverse @ axis.contrasts
-        deviance = (axis.n - 1) * within.log_determinant() + float(np.trace(products))
-        deviance += mean.log_determinant() + float(axis.mean @ Pz)
-        free = self.n
-        if self.reml:
-            deviance += XVX.log_determinant() + v * float(np.log(axis.n))
-            free -= v
-        loglike = -0.5 * (deviance + free * float(np.log(2.0 * np.pi)))
-        return _AxisPoint(loglike, inverse, products, P, P if self.reml else of_mean, Pz)
-
-
-def _times(A: FloatArray | None, B: FloatArray) -> FloatArray | None:
-    return None if A is None else A @ B
-
-
-def _traces(A: Sequence[FloatArray | None], B: Sequence[FloatArray | None]) -> FloatArray:
-    """Return tr(A_i B_j), symmetric; 0 for empty matrices."""
-    traces = np.zeros((len(A), len(A)))
-    for i, x in enumerate(A):
-        for j, z in enumerate(B):
-            if x is not None and z is not None:
-                traces[i, j] = (x * z.T).sum()
-    return 0.5 * (traces + traces.T)
-
-
-def axis_forms(axis: Axis, S: FloatArray, pairs: list[tuple[int, int]]) -> FloatArray:
+def axis_forms(axis: Strata, S: FloatArray, pairs: list[tuple[int, int]]) -> FloatArray:
     """Return the covariances of analogous products, (k + 1, pairs, k + 1, pairs).
 
     Each product is a quadratic form in the contrasts plus another one in the mean.
@@ -268,20 +116,21 @@ def axis_forms(axis: Axis, S: FloatArray, pairs: list[tuple[int, int]]) -> Float
     S : (k + 1, v, v) matrices at which they are computed
     pairs : of variables
     """
-    within, mean = axis.covariances(S)
-    C: list[FloatArray | None] = []
-    M: list[FloatArray | None] = []
-    for same, inside in zip(axis.same, axis.inside, strict=True):
-        for pair in pairs:
-            form, centre = _form(axis, same, pair)
-            C.append(form @ within if inside else None)
-            M.append((form - centre) @ mean)
-    k, p = len(axis.same), len(pairs)
-    forms = 2.0 * ((axis.n - 1) * _traces(C, C) + _traces(M, M))
-    return forms.reshape(k, p, k, p)
+    (within,), of_means = axis.covariances(S)
+    k, p, m = len(axis.same), len(pairs), axis.variable.size
+    forms = np.zeros((k * p, k * p))
+    both = [_form(axis, same, pair) for same in axis.same for pair in pairs]
+    inside = np.repeat(axis.coefficients[0], p)[:, None, None]
+    of_contrasts = inside * [form @ within for form, _ in both]
+    for d, C in (
+        (axis.df[0], of_contrasts),
+        (1.0, np.array([(form - centre) @ of_means for form, centre in both])),
+    ):
+        forms += 2.0 * d * C.reshape(-1, m * m) @ C.swapaxes(1, 2).reshape(-1, m * m).T
+    return (0.5 * (forms + forms.T)).reshape(k, p, k, p)
 
 
-def _form(axis: Axis, same: BoolArray, pair: tuple[int, int]) -> tuple[FloatArray, FloatArray]:
+def _form(axis: Strata, same: BoolArray, pair: tuple[int, int]) -> tuple[FloatArray, FloatArray]:
     """Return the matrices of Σ_g w_g ȳ_g(a) ȳ_g(b) and of its correction for the means."""
     of = [axis.variable == a for a in pair]
     counts = [(same & x[None, :]).sum(axis=1).astype(float) for x in of]  # of each column's group
@@ -423,7 +272,7 @@ def _solved(
 def analogous_covariance(
     layout: VariableLayout,
     values: FloatArray,
-    axis: Axis | None = None,
+    axis: Strata | None = None,
     *,
     most_products: float = _MOST_PRODUCTS,
 ) -> tuple[FloatArray, str]:

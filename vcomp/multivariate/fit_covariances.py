@@ -22,7 +22,6 @@ from vcomp.estimators.likelihood import (
 from vcomp.exceptions import EstimationError, did_you_mean, guarded, is_real, is_whole, warn
 from vcomp.formula import caller_environment
 from vcomp.multivariate.analogous import (
-    AxisLikelihood,
     analogous_components,
     analogous_covariance,
     find_axis,
@@ -297,12 +296,12 @@ def _by_likelihood(
         check_residual(strata, layout.scores.variables)
         lower, strata = uncorrelated_strata(strata)
         scale = scale @ lower
-        likelihood = MeanProductsLikelihood(strata, reml=reml)
+        likelihood = MeanProductsLikelihood(strata, layout.linked, reml=reml)
     else:
         _check_variation(layout)
         axis = find_axis(layout)
         if axis is not None:
-            likelihood = AxisLikelihood(axis, layout, reml=reml)
+            likelihood = MeanProductsLikelihood(axis, layout.linked, reml=reml)
         else:
             scale, y = uncorrelated(layout)
             likelihood = EquationsLikelihood(layout, reml=reml, y=y)

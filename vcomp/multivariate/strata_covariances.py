@@ -1,4 +1,4 @@
-"""Mean products of balanced data, and the likelihood for which they are sufficient statistics.
+"""Mean products of complete data, and the likelihood for which they are sufficient statistics.
 
 If all variables were observed together in a balanced design, the space of the scores is a sum of
 orthogonal strata. In each the mean products M_s of the variables are Wishart with d_s degrees of
@@ -6,25 +6,30 @@ freedom about Λ_s = Σ_t c_st Σ_t, whose coefficients are those of the expecte
 variable, and
 
     ℓ = −½ Σ_s d_s [log|Λ_s| + tr(Λ_s⁻¹ M_s)] + a constant.
+
+With a facet fully crossed with the others its levels are vectors of the same columns, and their
+contrasts one stratum with Λ = Σ_t c_t K_t ∘ Σ_t, K_t ones where two columns share a group of t.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import cast
 
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import BoolArray, FloatArray, IntArray
+from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.design import number_combinations
 from vcomp.estimators import ClosedForm, get_estimator
-from vcomp.estimators.likelihood import InformationKind, elements, pair_traces
+from vcomp.estimators.likelihood import InformationKind, LastPoint, elements
 from vcomp.estimators.quadratic import TooLargeError, covariance_of_estimates
 from vcomp.exceptions import EstimationError
 from vcomp.multivariate.variables import VariableLayout, combined
+from vcomp.numerics import Positive
 
 Quadratic = Callable[[FloatArray], FloatArray]
 
@@ -141,16 +146,23 @@ Facets = frozenset[int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Strata:
-    """Mean products of balanced data.
+    """Mean products of the columns of complete data in orthogonal strata.
+
+    The columns of balanced data observed together are the variables. With a facet fully crossed
+    with the others, a column is a variable in a cell of these.
 
     Attributes
     ----------
     facets : of each stratum, by position; None for the stratum within cells
     df : (s,) degrees of freedom
-    products : (s, v, v) mean products
+    products : (s, m, m) mean products of the columns
     coefficients : (s, k + 1) of the components in their expectations
-    mean : (k + 1,) the same of the mean
-    n : observations of each variable
+    mean : (k + 1,) the same of the column means times √n
+    n : observations of each column
+    variable : (m,) of each column
+    same : (k + 1, m, m) whether two columns share a group of a term
+    means : (m,) column means times √n
+    reason : which data these are, and why they serve
     """
 
     facets: tuple[Facets | None, ...]
@@ -159,6 +171,21 @@ class Strata:
     coefficients: FloatArray
     mean: FloatArray
     n: int
+    variable: IntArray
+    same: BoolArray
+    means: FloatArray
+    reason: str
+
+    def covariances(self, S: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the covariance matrices Λ_s of the strata, (s, m, m), and that of the means.
+
+        Parameters
+        ----------
+        S : (k + 1, v, v) covariance components
+        """
+        w = self.variable
+        parts = self.same * S[:, w[:, None], w]
+        return np.tensordot(self.coefficients, parts, 1), np.tensordot(self.mean, parts, 1)
 
 
 def find_strata(layout: VariableLayout) -> Strata | None:
@@ -197,7 +224,7 @@ def find_strata(layout: VariableLayout) -> Strata | None:
         coefficients[inside, t] = n / layout.sizes[t]
     coefficients[:, -1] = 1.0
     kept = np.array(df) > 0.0
-    d = np.array(df)[kept]
+    d, v = np.array(df)[kept], layout.n_variables
     return Strata(
         facets=tuple(s for s, keep in zip(facets, kept, strict=True) if keep),
         df=d,
@@ -205,6 +232,10 @@ def find_strata(layout: VariableLayout) -> Strata | None:
         coefficients=coefficients[kept],
         mean=np.array([*(n / q for q in layout.sizes[:-1]), 1.0]),
         n=int(rows.stop - rows.start),
+        variable=np.arange(v, dtype=np.int32),
+        same=np.ones((len(layout.names), v, v), dtype=bool),
+        means=np.zeros(v),  # those of the variables, which are estimated
+        reason=f"mean products of {d.size} orthogonal strata, as the data are balanced",
     )
 
 
@@ -246,51 +277,73 @@ def _orthogonal(codes: dict[Facets, tuple[IntArray, int]], s: Facets, r: Facets)
     return bool(abs((n * n / sizes).sum() - codes[s & r][1]) < 1e-6)
 
 
-class MeanProductsLikelihood:
+@dataclass(frozen=True, slots=True, eq=False)
+class _MeanProductsPoint:
+    """Matrices of the strata, and of the means as the last one with one degree of freedom.
+
+    Attributes
+    ----------
+    P : (s + 1, m, m) Λ⁻¹, of the means less what the variables' means explain
+    Q : the same for the restricted likelihood, and all Λ⁻¹ for the full one
+    PMP : Λ⁻¹MΛ⁻¹, of the means Pz(Pz)'
+    """
+
+    loglike: float
+    P: FloatArray
+    Q: FloatArray
+    PMP: FloatArray
+
+
+class MeanProductsLikelihood(LastPoint[_MeanProductsPoint]):
     """Restricted or full likelihood of mean products, scores in units of standard deviations.
 
     Parameters
     ----------
     strata : mean products
+    linked : (k + 1, v, v) the elements of the components
     reml : restricted likelihood, or the full one
     """
 
     kinds: tuple[InformationKind, ...] = ("observed", "expected", "average")
 
-    def __init__(self, strata: Strata, *, reml: bool) -> None:
-        self.strata, self.reml = strata, reml
-        v = strata.products.shape[1]
-        self.n = strata.n * v
-        self.linked: BoolArray = np.ones((strata.mean.size, v, v), dtype=bool)
-        self._df, self._C, self._M = strata.df, strata.coefficients, strata.products
-        if not reml:
-            # The mean enters by its covariance matrix; its products are zero.
-            self._df = np.append(self._df, 1.0)
-            self._C = np.vstack([self._C, strata.mean])
-            self._M = np.concatenate([self._M, np.zeros((1, v, v))])
+    def __init__(self, strata: Strata, linked: BoolArray, *, reml: bool) -> None:
+        self.strata, self.linked, self.reml = strata, linked, reml
+        self.reason, self.n = strata.reason, strata.n * strata.variable.size
+        self._df = np.append(strata.df, 1.0)
+        self._coefficients = np.vstack([strata.coefficients, strata.mean])
+        self._X = np.eye(linked.shape[1])[strata.variable]
 
-    @property
-    def reason(self) -> str:
-        """Which algorithm computes it, and why."""
-        return (
-            f"mean products of {len(self.strata.df)} orthogonal strata, as the data are balanced"
-        )
+    @cached_property
+    def _units(self) -> tuple[LongArray, LongArray, BoolArray]:
+        """Term and unit of each element, and the units: derivatives of Λ, (units, m, m).
+
+        Terms with the same groups of columns have the same ones.
+        """
+        strata, of = self.strata, elements(self.linked)
+        flat = strata.same.reshape(len(self.linked), -1)
+        groups, groups_of = np.unique(flat, axis=0, return_inverse=True)
+        keys = [(groups_of.ravel()[t], a, b) for t, a, b in of]
+        units, unit_of = np.unique(keys, axis=0, return_inverse=True)
+        w = strata.variable
+        made = np.empty((len(units), w.size, w.size), dtype=bool)
+        for own, (g, a, b) in zip(made, units, strict=True):
+            pair = (w == a)[:, None] & (w == b)
+            own[:] = groups[g].reshape(own.shape) & (pair | pair.T)
+        return np.array([t for t, _, _ in of]), unit_of.ravel(), made
 
     def loglike(self, S: FloatArray) -> float:
         """Return the log-likelihood; −∞ if a matrix is not positive definite."""
         try:
-            L = np.linalg.cholesky(self._expected(S))
+            return self._at(S).loglike
         except np.linalg.LinAlgError:
             return -np.inf
-        logs = 2.0 * np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
-        X = np.linalg.solve(L, self._M)
-        traces = np.trace(np.linalg.solve(L, X.transpose(0, 2, 1)), axis1=1, axis2=2)
-        return self._constant() - 0.5 * float(self._df @ (logs + traces))
 
     def gradient(self, S: FloatArray) -> FloatArray:
         """Return the gradient of the log-likelihood, (k + 1, v, v)."""
-        inverse, both = self._inverses(S)
-        return np.asarray(-0.5 * np.einsum("st,s,sab->tab", self._C, self._df, inverse - both))
+        point = self._at(S)
+        slopes = 0.5 * self._df[:, None, None] * (point.PMP - point.Q)
+        slopes = self.strata.same * np.tensordot(self._coefficients.T, slopes, 1)
+        return np.where(self.linked, self._X.T @ slopes @ self._X, 0.0)
 
     def curvature(self, S: FloatArray) -> FloatArray:
         """Return the observed information."""
@@ -298,37 +351,44 @@ class MeanProductsLikelihood:
 
     def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
         """Return the observed, expected or average information of the elements."""
-        inverse, both = self._inverses(S)
-        average = self._traces(inverse, both)
+        point = self._at(S)
         if kind == "average":
-            return average
-        expected = self._traces(inverse, inverse)
-        return expected if kind == "expected" else 2.0 * average - expected
-
-    def _expected(self, S: FloatArray) -> FloatArray:
-        return np.asarray(np.einsum("st,tab->sab", self._C, S))
-
-    def _inverses(self, S: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return Λ⁻¹ and Λ⁻¹MΛ⁻¹ of every stratum."""
-        inverse = np.linalg.inv(self._expected(S))
-        inverse = 0.5 * (inverse + inverse.transpose(0, 2, 1))
-        return inverse, inverse @ self._M @ inverse
+            return self._traces(point.P, point.PMP)
+        expected = self._traces(point.Q, point.Q)
+        if kind == "expected":
+            return expected
+        return 2.0 * self._traces(point.P, point.PMP) - expected
 
     def _traces(self, A: FloatArray, B: FloatArray) -> FloatArray:
-        """Return ½ Σ_s d_s tr(E_i A_s E_j B_s) of all elements."""
-        a, b = np.triu_indices(self.linked.shape[1])
-        traces = pair_traces(A, B, a, b)
-        blocks = np.einsum("s,st,su,spq->tpuq", 0.5 * self._df, self._C, self._C, traces)
-        m = self._C.shape[1] * a.size
-        matrix: FloatArray = blocks.reshape(m, m)
-        assert m == len(elements(self.linked))
-        return 0.5 * (matrix + matrix.T)
+        """Return ½ Σ_s d_s tr(E_i A_s E_j B_s) of all elements, E the derivatives of Λ_s."""
+        terms, unit_of, units = self._units
+        total = np.zeros((terms.size, terms.size))
+        for d, c, a, b in zip(self._df, self._coefficients[:, terms], A, B, strict=True):
+            left = (units @ a).reshape(len(units), -1)
+            right = (units @ b).swapaxes(1, 2).reshape(len(units), -1)
+            total += 0.5 * d * np.outer(c, c) * (left @ right.T)[np.ix_(unit_of, unit_of)]
+        return 0.5 * (total + total.T)
 
-    def _constant(self) -> float:
-        v, n = self.linked.shape[1], self.strata.n
+    def _evaluated(self, S: FloatArray) -> _MeanProductsPoint:
+        strata, v = self.strata, self.linked.shape[1]
+        within, of_means = strata.covariances(S)
+        factors = [Positive(V) for V in (*within, of_means)]
+        Q = np.array([factor.inverse() for factor in factors])
+        VX = Q[-1] @ self._X
+        XVX = Positive(self._X.T @ VX)
+        P = Q.copy()
+        P[-1] -= VX @ XVX.solve(VX.T)
+        Pz = P[-1] @ strata.means
+        products = Q[:-1] @ strata.products
+        PMP = np.concatenate([products @ Q[:-1], np.outer(Pz, Pz)[None]])
+        deviance = float(self._df @ [factor.log_determinant() for factor in factors])
+        deviance += float(strata.df @ np.trace(products, axis1=1, axis2=2) + strata.means @ Pz)
+        free = self.n
         if self.reml:
-            return float(-0.5 * v * (np.log(n) + (n - 1) * np.log(2.0 * np.pi)))
-        return float(-0.5 * v * n * np.log(2.0 * np.pi))
+            deviance += XVX.log_determinant() + v * float(np.log(strata.n))
+            free -= v
+        loglike = -0.5 * (deviance + free * float(np.log(2.0 * np.pi)))
+        return _MeanProductsPoint(loglike, P, P if self.reml else Q, PMP)
 
 
 def check_residual(strata: Strata, variables: tuple[str, ...]) -> None:

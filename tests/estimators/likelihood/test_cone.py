@@ -39,7 +39,7 @@ def likelihood_of(layout, reml=True):
     strata = find_strata(layout)
     if strata is None:
         return EquationsLikelihood(layout, reml=reml)
-    return MeanProductsLikelihood(strata, reml=reml)
+    return MeanProductsLikelihood(strata, layout.linked, reml=reml)
 
 
 LAYOUTS = {

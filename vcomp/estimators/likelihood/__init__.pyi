@@ -13,7 +13,6 @@ from .cone import MatrixLikelihood as MatrixLikelihood
 from .cone import covariance_in_cone as covariance_in_cone
 from .cone import elements as elements
 from .cone import maximise_in_cone as maximise_in_cone
-from .cone import pair_traces as pair_traces
 from .cone import positive_part as positive_part
 from .cone_parts import Parts as Parts
 from .cone_parts import factor_of as factor_of

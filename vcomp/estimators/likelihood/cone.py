@@ -19,7 +19,7 @@ from typing import Protocol
 
 import numpy as np
 
-from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.likelihood.climbing import Place
 from vcomp.estimators.likelihood.cone_parts import (
     Parts,
@@ -89,28 +89,6 @@ def elements(linked: BoolArray) -> tuple[tuple[int, int, int], ...]:
     n_terms, v, _ = linked.shape
     pairs = list(combinations_with_replacement(range(v), 2))
     return tuple((t, a, b) for t in range(n_terms) for a, b in pairs if linked[t, a, b])
-
-
-def pair_traces(A: FloatArray, B: FloatArray, a: LongArray, b: LongArray) -> FloatArray:
-    """Return tr(E_p A E_q B) for the symmetric unit matrices of elements p and q.
-
-    Parameters
-    ----------
-    A, B : (…, v, v)
-    a, b : (m,) row and column of each element; E has ones there and across the diagonal
-
-    Examples
-    --------
-    >>> pair_traces(np.eye(2), np.eye(2), np.array([0, 0]), np.array([0, 1]))
-    array([[1., 0.],
-           [0., 2.]])
-    """
-    half = np.where(a == b, 0.5, 1.0)
-    p, q = a[:, None], b[:, None]
-    c, d = a[None, :], b[None, :]
-    found = A[..., q, c] * B[..., d, p] + A[..., p, c] * B[..., d, q]
-    found = found + A[..., q, d] * B[..., c, p] + A[..., p, d] * B[..., c, q]
-    return half[:, None] * half[None, :] * found
 
 
 def positive_part(matrix: FloatArray, least: float = 0.0) -> FloatArray:
