@@ -319,17 +319,15 @@ class MeanProductsLikelihood(LastPoint[_MeanProductsPoint]):
 
         Terms with the same groups of columns have the same ones.
         """
-        strata, of = self.strata, elements(self.linked)
-        flat = strata.same.reshape(len(self.linked), -1)
-        groups, groups_of = np.unique(flat, axis=0, return_inverse=True)
-        keys = [(groups_of.ravel()[t], a, b) for t, a, b in of]
-        units, unit_of = np.unique(keys, axis=0, return_inverse=True)
-        w = strata.variable
-        made = np.empty((len(units), w.size, w.size), dtype=bool)
-        for own, (g, a, b) in zip(made, units, strict=True):
+        w, same, of = self.strata.variable, self.strata.same, elements(self.linked)
+        groups = [groups_of_term.tobytes() for groups_of_term in same]
+        keys = [(groups.index(groups[t]), a, b) for t, a, b in of]
+        places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+        units = np.empty((len(places), w.size, w.size), dtype=bool)
+        for unit, (t, a, b) in zip(units, places, strict=True):
             pair = (w == a)[:, None] & (w == b)
-            own[:] = groups[g].reshape(own.shape) & (pair | pair.T)
-        return np.array([t for t, _, _ in of]), unit_of.ravel(), made
+            np.logical_and(same[t], pair | pair.T, out=unit)
+        return np.array([t for t, _, _ in of]), np.array([places[key] for key in keys]), units
 
     def loglike(self, S: FloatArray) -> float:
         """Return the log-likelihood; −∞ if a matrix is not positive definite."""
@@ -351,22 +349,13 @@ class MeanProductsLikelihood(LastPoint[_MeanProductsPoint]):
 
     def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
         """Return the observed, expected or average information of the elements."""
-        point = self._at(S)
-        if kind == "average":
-            return self._traces(point.P, point.PMP)
-        expected = self._traces(point.Q, point.Q)
-        if kind == "expected":
-            return expected
-        return 2.0 * self._traces(point.P, point.PMP) - expected
-
-    def _traces(self, A: FloatArray, B: FloatArray) -> FloatArray:
-        """Return ½ Σ_s d_s tr(E_i A_s E_j B_s) of all elements, E the derivatives of Λ_s."""
-        terms, unit_of, units = self._units
+        point, (terms, unit_of, units) = self._at(S), self._units
         total = np.zeros((terms.size, terms.size))
-        for d, c, a, b in zip(self._df, self._coefficients[:, terms], A, B, strict=True):
-            left = (units @ a).reshape(len(units), -1)
-            right = (units @ b).swapaxes(1, 2).reshape(len(units), -1)
-            total += 0.5 * d * np.outer(c, c) * (left @ right.T)[np.ix_(unit_of, unit_of)]
+        for s, (d, c) in enumerate(zip(self._df, self._coefficients[:, terms], strict=True)):
+            used = np.flatnonzero(c)
+            kept, at = np.unique(unit_of[used], return_inverse=True)
+            found = _information(units[kept], (point.P[s], point.Q[s], point.PMP[s]), kind)
+            total[np.ix_(used, used)] += d * np.outer(c[used], c[used]) * found[np.ix_(at, at)]
         return 0.5 * (total + total.T)
 
     def _evaluated(self, S: FloatArray) -> _MeanProductsPoint:
@@ -389,6 +378,32 @@ class MeanProductsLikelihood(LastPoint[_MeanProductsPoint]):
             free -= v
         loglike = -0.5 * (deviance + free * float(np.log(2.0 * np.pi)))
         return _MeanProductsPoint(loglike, P, P if self.reml else Q, PMP)
+
+
+def _information(
+    units: BoolArray, at: tuple[FloatArray, FloatArray, FloatArray], kind: InformationKind
+) -> FloatArray:
+    """Return ½ tr(E_i P E_j PMP), ½ tr(E_i Q E_j Q) or twice the first less the second.
+
+    Parameters
+    ----------
+    units : (u, m, m) matrices E
+    at : P, Q and PMP
+    kind : average, expected or observed
+    """
+    E, (P, Q, PMP) = units.astype(float), at
+    EP = E @ P
+    EQ = EP if np.array_equal(P, Q) else E @ Q
+    if kind == "expected":
+        return _half_traces(EQ, EQ)
+    average = _half_traces(EP, E @ PMP)
+    return average if kind == "average" else 2.0 * average - _half_traces(EQ, EQ)
+
+
+def _half_traces(A: FloatArray, B: FloatArray) -> FloatArray:
+    """Return ½ tr(A_i B_j) of all matrices, (u, u)."""
+    found: FloatArray = A.reshape(len(A), -1) @ B.swapaxes(1, 2).reshape(len(B), -1).T
+    return 0.5 * found
 
 
 def check_residual(strata: Strata, variables: tuple[str, ...]) -> None:
