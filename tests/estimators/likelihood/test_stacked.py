@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import vcomp
-from vcomp.estimators.likelihood import Place, StackedLikelihood, maximise_stack
+from vcomp.estimators.likelihood import Place, StackedEquations, StackedLikelihood, maximise_stack
 from vcomp.estimators.likelihood.stacked import (
     StackedDerivatives,
     _bounded_steps,
@@ -47,6 +47,10 @@ def stack_of(*frames):
     return Stack.of(made, np.array([1.0, 9.0])), dense
 
 
+def likelihoods(stack, *, reml):
+    return StackedLikelihood(StackedEquations(stack), reml=reml)
+
+
 def by_dense_matrices(Z, X, y, v, *, reml):
     """Return value, score, observed information and fixed effects from matrices of order N."""
     kernels = [*(z @ z.T for z in Z), np.eye(y.size)]
@@ -71,7 +75,7 @@ def test_derivatives_are_those_of_dense_matrices(reml):
     # Data sets with other numbers of levels are filled up, and components may be zero.
     stack, dense = stack_of(frame(1), frame(2, n=50, a=4), frame(3, b=3))
     v = np.array([[0.5, 0.7, 0.3, 1.1], [0.0, 0.4, 0.2, 2.0], [1.5, 0.0, 0.0, 0.3]])
-    found = StackedLikelihood(stack, reml=reml).derivatives(v)
+    found = likelihoods(stack, reml=reml).derivatives(v)
     for b, (Z, X, y) in enumerate(dense):
         value, score, observed, beta = by_dense_matrices(Z, X, y, v[b], reml=reml)
         assert found.loglike[b] == pytest.approx(value, rel=1e-12)
@@ -90,7 +94,7 @@ def test_maxima_are_those_of_single_fits(reml):
     frames = [frame(seed) for seed in range(7)]
     stack, _ = stack_of(*frames)
     start, held = np.array([1.0, 1.0, 0.1, 1.0]), np.zeros(4, dtype=bool)
-    found = maximise_stack(StackedLikelihood(stack, reml=reml), start, held)
+    found = maximise_stack(likelihoods(stack, reml=reml), start, held)
     assert found.found.sum() >= 6
     zeros = 0
     for b in np.flatnonzero(found.found):
@@ -107,7 +111,7 @@ def test_held_components_stay():
     frames = [frame(seed) for seed in range(4)]
     stack, _ = stack_of(*frames)
     start, held = np.array([1.0, 1.0, 0.0, 1.0]), np.array([False, False, True, False])
-    found = maximise_stack(StackedLikelihood(stack, reml=True), start, held)
+    found = maximise_stack(likelihoods(stack, reml=True), start, held)
     for b in np.flatnonzero(found.found):
         res = vcomp.fit(FORMULA, frames[b], hold={"a:b": 0.0}, tol=1e-11)
         np.testing.assert_allclose(found.v[b], res.vcomp.to_numpy(), rtol=1e-8, atol=1e-9)
@@ -122,7 +126,7 @@ def test_data_that_do_not_determine_the_components_are_left_to_others():
     tables = StackTables.of(StackLayout.of((5, 4, 20), 2), codes, columns)
     stack = Stack.of([tables], np.ones(2))
     found = maximise_stack(
-        StackedLikelihood(stack, reml=True), np.ones(4), np.zeros(4, dtype=bool)
+        likelihoods(stack, reml=True), np.ones(4), np.zeros(4, dtype=bool)
     )
     assert not found.found.any()
 
@@ -153,7 +157,7 @@ def test_starts_of_any_unit_lead_to_the_same_maxima(unit):
     stack, _ = stack_of(*frames)
     start, held = np.array([1.0, 1.0, 0.1, 1.0]), np.zeros(4, dtype=bool)
     expected, found = (
-        maximise_stack(StackedLikelihood(stack, reml=True), s * start, held) for s in (1.0, unit)
+        maximise_stack(likelihoods(stack, reml=True), s * start, held) for s in (1.0, unit)
     )
     np.testing.assert_array_equal(found.found, expected.found)
     both = expected.found
@@ -208,7 +212,7 @@ def test_maxima_of_responses_in_any_unit_are_the_same(unit, start):
     held = np.zeros(4, dtype=bool)
     one, other = (
         maximise_stack(
-            StackedLikelihood(stack_of(*data)[0], reml=True), u**2 * np.array(start), held
+            likelihoods(stack_of(*data)[0], reml=True), u**2 * np.array(start), held
         )
         for data, u in ((frames, 1.0), (scaled, unit))
     )
@@ -237,15 +241,15 @@ def test_tables_with_about_as_many_effects_as_rows_are_left_out():
     stack, _ = stack_of(*frames, frame(7, n=40))
     start, held = np.array([1.0, 1.0, 1.0, 1.0]), np.zeros(4, dtype=bool)
     assert (
-        maximise_stack(StackedLikelihood(stack, reml=True), start, held, once=True).found[:6].any()
+        maximise_stack(likelihoods(stack, reml=True), start, held, once=True).found[:6].any()
     )
-    assert not maximise_stack(StackedLikelihood(stack, reml=True), start, held).found[:6].any()
+    assert not maximise_stack(likelihoods(stack, reml=True), start, held).found[:6].any()
 
 
 def test_a_climb_from_another_start_that_fails_leaves_the_maximum_uncertain(monkeypatch):
     stack, _ = stack_of(*(frame(s) for s in range(8)))
     start, held = np.ones(4), np.zeros(4, dtype=bool)
-    found = maximise_stack(StackedLikelihood(stack, reml=True), start, held)
+    found = maximise_stack(likelihoods(stack, reml=True), start, held)
     doubtful = (found.v[:, :-1] == 0.0).any(axis=1)  # of few levels
     assert doubtful.any()
     assert found.found[doubtful].any()
@@ -256,7 +260,7 @@ def test_a_climb_from_another_start_that_fails_leaves_the_maximum_uncertain(monk
         return replace(ends, found=np.zeros_like(ends.found))
 
     monkeypatch.setattr(_Climb, "of_starts", failing)
-    left = maximise_stack(StackedLikelihood(stack, reml=True), start, held).found
+    left = maximise_stack(likelihoods(stack, reml=True), start, held).found
     assert not left[doubtful].any()
 
 
@@ -271,6 +275,7 @@ class Rows:
     def __init__(self, ids, n, whole=None):
         self.ids, self.all_n, self.n = np.asarray(ids), n, n[ids]
         self.whole = np.ones((len(self.ids), 2, 2)) if whole is None else whole
+        self.sums = self
 
     def __len__(self):
         return len(self.ids)
@@ -512,6 +517,6 @@ def test_data_sets_identify_what_is_not_collinear(unit, shared, of_columns):
 def test_terms_may_have_two_levels():
     stack, _ = stack_of(frame(1), frame(2, b=3), frame(3, a=3), frame(4, b=2))
     found = maximise_stack(
-        StackedLikelihood(stack, reml=True), np.ones(4), np.zeros(4, dtype=bool), once=True
+        likelihoods(stack, reml=True), np.ones(4), np.zeros(4, dtype=bool), once=True
     )
     assert found.found.all()

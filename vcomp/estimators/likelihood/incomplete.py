@@ -17,17 +17,14 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.engine import (
-    Derivatives,
-    ExactEngine,
     FixedForms,
     InformationKind,
-    LastPoint,
     Solution,
 )
 from vcomp.estimators.likelihood.fixed_part import CrossProductsEngine
 from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.estimators.likelihood.strata_likelihood import over_axes, single_cells
-from vcomp.estimators.likelihood.totals import Totals
+from vcomp.estimators.likelihood.totals import FormsLikelihood, Totals
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import Positive
 from vcomp.numerics.kernels import group_sums
@@ -192,7 +189,7 @@ _COLUMNS = 32
 _BLOCK = 65_536
 
 
-class CompletedLikelihood(LastPoint["_HolesPoint"], ExactEngine, CrossProductsEngine):
+class CompletedLikelihood(FormsLikelihood["_HolesPoint"], CrossProductsEngine):
     """Restricted or full log-likelihood of rows that nearly fill a grid.
 
     Parameters
@@ -203,7 +200,6 @@ class CompletedLikelihood(LastPoint["_HolesPoint"], ExactEngine, CrossProductsEn
     """
 
     name: ClassVar[str] = "iterative"
-    kinds: ClassVar[tuple[InformationKind, ...]] = ("average",)
 
     def __init__(self, stats: CrossProducts, grid: CompletedGrid, *, reml: bool) -> None:
         self.stats = stats
@@ -220,17 +216,10 @@ class CompletedLikelihood(LastPoint["_HolesPoint"], ExactEngine, CrossProductsEn
             "exact"
         )
 
-    def loglike(self, v: FloatArray) -> float:
-        """Return the log-likelihood at components `v`, equal to lme4's."""
-        point = self._at(v)
-        of_grid = point.total.loglike(self.n, reml=self.reml)
-        return of_grid - 0.5 * point.exact.log_determinant()
-
-    def derivatives(self, v: FloatArray) -> Derivatives:
-        """Return log-likelihood, score and average information at `v`."""
-        point = self._at(v)
-        score = 0.5 * (point.total.quadratics - self._traces(point))
-        return Derivatives(self.loglike(v), score, self._average(point))
+    @property
+    def kinds(self) -> tuple[InformationKind, ...]:
+        """The average information."""
+        return ("average",)
 
     def information(
         self, v: FloatArray, kind: InformationKind = "average", *, positive_only: bool = False
@@ -248,11 +237,6 @@ class CompletedLikelihood(LastPoint["_HolesPoint"], ExactEngine, CrossProductsEn
                 f"{kind} one; engine='blocked' computes all"
             )
         return self._average(self._at(v))
-
-    def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return β̂ and its covariance matrix at `v`."""
-        point = self._at(v)
-        return point.total.beta.copy(), point.total.XVX.inverse()
 
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
         """Return the first forms of X in V⁻¹ at `v`; second forms are not available."""
@@ -299,6 +283,7 @@ class CompletedLikelihood(LastPoint["_HolesPoint"], ExactEngine, CrossProductsEn
             M = self.grid.coefficients[contrasts]
             forms = NestedCovariance(groupings.remainder, grouped).forms(M @ v)
             total.add(forms, M, prod(self.grid.shape[f] - 1 for f in contrasts), columns)
+        total.log_det += exact.log_determinant()
         return _HolesPoint(v, matrix, exact, total, tables, filled)
 
     def _cells(self, tables: FloatArray) -> Cells:
@@ -323,15 +308,16 @@ class CompletedLikelihood(LastPoint["_HolesPoint"], ExactEngine, CrossProductsEn
         split = split_columns(self._cells(grid.tables), grid.groupings)
         return {s: HoleColumns(values[s], split[s].means[0]) for s in values}
 
-    # Value, traces, information ---------------------------------------------------------------
+    # Forms that holes change ------------------------------------------------------------------
+
+    def _total(self, point: _HolesPoint) -> Totals:
+        return point.total
 
     def _traces(self, point: _HolesPoint) -> FloatArray:
-        """Return tr(P V_t), (k + 1,), eq. (4.2); V⁻¹ for P in ML."""
+        """Return tr(V⁻¹V_t), (k + 1,), eq. (4.2)."""
         if point.traces is None:
             point.traces = point.total.traces - _traces_of_holes(point)
-        if not self.reml:
-            return point.traces
-        return point.traces - point.total.fixed_traces()
+        return point.traces
 
     def _average(self, point: _HolesPoint) -> FloatArray:
         """Return the average information ½ y'P V_t P V_u P y, eqs. (4.5) and (5.5)."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -104,8 +104,33 @@ class StackedMaxima:
     beta: FloatArray
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StackedForms:
+    """Forms of V⁻¹ and P of B data sets by the components, the residual last.
+
+    Q is P for the restricted likelihood, and V⁻¹ for the full one.
+
+    Attributes
+    ----------
+    log_det : (B,) log|V|, with log|X'V⁻¹X| for the restricted likelihood
+    rss : (B,) y'Py
+    quadratics, traces : (B, k + 1) y'PV_tPy and tr(QV_t)
+    twice, squares : (B, k + 1, k + 1) y'PV_tPV_uPy and tr(QV_tQV_u)
+    beta, slopes : (B, p) fixed effects and (B, k + 1, p) their derivatives by the components
+    """
+
+    log_det: FloatArray
+    rss: FloatArray
+    quadratics: FloatArray
+    traces: FloatArray
+    twice: FloatArray
+    squares: FloatArray
+    beta: FloatArray
+    slopes: FloatArray
+
+
 class Stacked(Protocol):
-    """Log-likelihoods of B data sets of one model."""
+    """Sums over the rows of B data sets of one model, and forms of V⁻¹."""
 
     @property
     def n_fixed(self) -> int:
@@ -126,15 +151,50 @@ class Stacked(Protocol):
     def __len__(self) -> int:
         """Return the number of data sets."""
 
-    def take(self, chosen: LongArray) -> Stacked:
+    def take(self, chosen: LongArray) -> Self:
+        """Return the sums of some data sets, also repeatedly."""
+
+    def forms(self, v: FloatArray, *, reml: bool) -> StackedForms:
+        """Return the forms at (B, k + 1) components, the residual positive."""
+
+
+class StackedLikelihood:
+    """Restricted or full log-likelihoods of data sets of one model.
+
+    Parameters
+    ----------
+    sums : of the data sets
+    reml : whether the likelihoods are the restricted ones
+    """
+
+    def __init__(self, sums: Stacked, *, reml: bool) -> None:
+        self.sums, self.reml = sums, reml
+
+    def __len__(self) -> int:
+        return len(self.sums)
+
+    def take(self, chosen: LongArray) -> StackedLikelihood:
         """Return the likelihoods of some data sets, also repeatedly."""
+        return StackedLikelihood(self.sums.take(chosen), reml=self.reml)
 
     def derivatives(self, v: FloatArray) -> StackedDerivatives:
         """Return value, score and informations at (B, k + 1) components, the residual positive."""
+        forms = self.sums.forms(v, reml=self.reml)
+        degrees = self.sums.n - self.sums.n_fixed if self.reml else self.sums.n
+        average = 0.25 * (forms.twice + forms.twice.swapaxes(1, 2))
+        return StackedDerivatives(
+            loglike=-0.5 * (forms.log_det + forms.rss + degrees * np.log(2.0 * np.pi)),
+            score=0.5 * (forms.quadratics - forms.traces),
+            average=average,
+            observed=2.0 * average - 0.5 * forms.squares,
+            beta=forms.beta,
+            slopes=forms.slopes,
+            scale_factor=forms.rss / degrees,
+        )
 
 
 def maximise_stack(
-    stack: Stacked, start: FloatArray, held: BoolArray, *, once: bool = False
+    stack: StackedLikelihood, start: FloatArray, held: BoolArray, *, once: bool = False
 ) -> StackedMaxima:
     """Return the maxima over non-negative components.
 
@@ -150,7 +210,7 @@ def maximise_stack(
     except np.linalg.LinAlgError:  # a column of X is zero somewhere
         nothing = np.full((len(stack), start.size), np.nan)
         return StackedMaxima(np.zeros(len(stack), dtype=bool), nothing, nothing[:, 0], nothing)
-    usable = climb.is_identified() & (stack.sizes >= 2.0).all(axis=1)
+    usable = climb.is_identified() & (stack.sums.sizes >= 2.0).all(axis=1)
     climb.run()
     first = climb.maxima()
     best = replace(first, found=first.found & usable)
@@ -160,14 +220,14 @@ def maximise_stack(
 
 
 def _highest(
-    stack: Stacked, held: BoolArray, first: StackedMaxima, at: StackedDerivatives
+    stack: StackedLikelihood, held: BoolArray, first: StackedMaxima, at: StackedDerivatives
 ) -> StackedMaxima:
     """Return the highest maxima, after climbs from other starts where there may be several."""
-    certain = first.found.copy()
+    sums, certain = stack.sums, first.found.copy()
     places: list[LongArray] = []
     begins: list[FloatArray] = []
     for b in np.flatnonzero(certain):
-        starts = OtherStarts(held, np.append(stack.sizes[b], stack.n[b]), stack.n_fixed)
+        starts = OtherStarts(held, np.append(sums.sizes[b], sums.n[b]), sums.n_fixed)
         if starts.is_crowded:
             certain[b] = False
             continue
@@ -193,7 +253,7 @@ def _highest(
 class _Climb:
     """Simultaneous climbs of a stack, one for each data set, each with its own start."""
 
-    def __init__(self, stack: Stacked, held: BoolArray, start: FloatArray) -> None:
+    def __init__(self, stack: StackedLikelihood, held: BoolArray, start: FloatArray) -> None:
         self.stack, self.held = stack, held
         self.v = start.copy()
         self.at = self._derivatives(stack, self.v)
@@ -208,7 +268,7 @@ class _Climb:
     @classmethod
     def of_starts(
         cls,
-        stack: Stacked,
+        stack: StackedLikelihood,
         held: BoolArray,
         places: list[LongArray],
         begins: list[FloatArray],
@@ -228,8 +288,8 @@ class _Climb:
         """Whether the data sets can distinguish components, and columns of X."""
         expected = 2.0 * self.at.average - self.at.observed
         well = _smallest(expected) > _SINGULAR
-        if self.stack.n_fixed:
-            well &= _smallest(self.stack.XX) > _SINGULAR
+        if self.stack.sums.n_fixed:
+            well &= _smallest(self.stack.sums.XX) > _SINGULAR
         return well
 
     def maxima(self) -> StackedMaxima:
@@ -259,7 +319,7 @@ class _Climb:
             with np.errstate(invalid="ignore"):
                 gain = fraction[going] * (self.step * self.at.score).sum(axis=1)[going]
                 accepted = at_trial.loglike >= Place.required(
-                    self.at.loglike[going], gain, self.decrement[going], self.stack.n[going]
+                    self.at.loglike[going], gain, self.decrement[going], self.stack.sums.n[going]
                 )
             kept = np.flatnonzero(accepted)
             self.v[going[kept]] = trial[kept]
@@ -280,7 +340,7 @@ class _Climb:
             self.at.loglike[last] += 0.5 * self.decrement[last] ** 2
             self.done[last] = True
 
-    def _derivatives(self, stack: Stacked, v: FloatArray) -> StackedDerivatives:
+    def _derivatives(self, stack: StackedLikelihood, v: FloatArray) -> StackedDerivatives:
         with np.errstate(all="ignore"):
             return stack.derivatives(v)
 
@@ -297,7 +357,7 @@ class _Climb:
         used = near[positive]
         step[used], decrement[used] = newton[positive], less[positive]
         slow = np.abs(v * at.score)[:, ~self.held].max(axis=1, initial=0.0)
-        still = slow <= 1e-4 * np.sqrt(self.stack.n[some])
+        still = slow <= 1e-4 * np.sqrt(self.stack.sums.n[some])
         last = decrement <= _SOUGHT
         before = self.newton[some][used]
         expected = less[positive] ** 3 / np.maximum(np.square(before), _NONE)
@@ -377,17 +437,16 @@ class _Absorbed:
     yy: FloatArray
 
 
-class StackedLikelihood:
-    """Restricted or full log-likelihoods of a stack of data sets.
+class StackedEquations:
+    """Equations of small data sets without their largest term.
 
     Parameters
     ----------
     stack : their sums
-    reml : whether the likelihoods are the restricted ones
     """
 
-    def __init__(self, stack: Stack, *, reml: bool) -> None:
-        self.stack, self.reml = stack, reml
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
         self.rest = [t for t in range(len(stack.blocks)) if t != stack.lead]
         self._blocks = stack.blocks[self.rest]
         self._is_fixed: BoolArray = stack.blocks.sum(axis=0) == 0.0
@@ -416,9 +475,9 @@ class StackedLikelihood:
         p = self.n_fixed
         return self.stack.whole[:, -p:, -p:] if p else np.zeros((1, 0, 0))
 
-    def take(self, chosen: LongArray) -> StackedLikelihood:
-        """Return the likelihoods of some data sets, also repeatedly."""
-        return StackedLikelihood(self.stack.take(chosen), reml=self.reml)
+    def take(self, chosen: LongArray) -> StackedEquations:
+        """Return the equations of some data sets, also repeatedly."""
+        return StackedEquations(self.stack.take(chosen))
 
     def _weighted(self, weights: FloatArray) -> list[_Absorbed]:
         """Return Σ_d weights_d of the products of groups, for (B, 3, d) weights."""
@@ -432,9 +491,9 @@ class StackedLikelihood:
             for i in range(weights.shape[1])
         ]
 
-    def derivatives(self, v: FloatArray) -> StackedDerivatives:
-        """Return value, score and informations at (B, k + 1) components, the residual positive."""
-        stack, reml, fixed = self.stack, self.reml, self._is_fixed
+    def forms(self, v: FloatArray, *, reml: bool) -> StackedForms:
+        """Return the forms at (B, k + 1) components, the residual positive."""
+        stack, fixed = self.stack, self._is_fixed
         s2 = v[:, -1]
         ratio = v[:, stack.lead] / s2
         D = 1.0 + ratio[:, None] * stack.group_n
@@ -443,7 +502,7 @@ class StackedLikelihood:
         A = stack.whole - inner.WW
         a_y, a_yy = stack.whole_y - inner.Wy, stack.yy - inner.yy
         root = each(np.sqrt(v[:, self.rest] / s2[:, None]), self._blocks) + fixed
-        K, K_traces, log_det = self._inverses(A, root)
+        K, K_traces, log_det = self._inverses(A, root, reml=reml)
 
         # Effects, and forms in P y.
         b = _times(K, a_y)
@@ -484,35 +543,29 @@ class StackedLikelihood:
         twice = twice - solved @ moved.swapaxes(1, 2)
 
         degrees = stack.n - stack.n_fixed if reml else stack.n
-        s = s2[:, None]
-        total = rss / s2
-        score = np.empty_like(v)
-        score[:, :-1] = 0.5 * (quadratics / s**2 - traces / s)
-        score[:, -1] = (0.5 * (total - degrees) - _dot(v[:, :-1], score[:, :-1])) / s2
-        average = 0.5 * _with_residual(
-            0.5 * (twice + twice.swapaxes(1, 2)) / s[:, :, None] ** 3, quadratics / s**2, total, v
-        )
-        expected = 0.5 * _with_residual(squares / s[:, :, None] ** 2, traces / s, degrees, v)
-        determinant = (stack.n_groups * np.log(D)).sum(axis=1) + log_det
-        loglike = -0.5 * (determinant + total + degrees * np.log(2.0 * np.pi * s2))
-        if reml:
-            loglike -= np.log(stack.scale[fixed]).sum()
+        s, total, scale = s2[:, None], rss / s2, stack.scale[fixed]
+        log_det = log_det + (stack.n_groups * np.log(D)).sum(axis=1) + degrees * np.log(s2)
         slopes = np.empty((*v.shape, stack.n_fixed))
         slopes[:, :-1] = -solved[:, :, fixed] / s[:, :, None]
         slopes[:, -1] = -(v[:, None, :-1] @ slopes[:, :-1])[:, 0] / s
-        scale = stack.scale[fixed]
-        return StackedDerivatives(
-            loglike=loglike,
-            score=score,
-            average=average,
-            observed=2.0 * average - expected,
+        quadratics, twice = (
+            quadratics / s**2,
+            0.5 * (twice + twice.swapaxes(1, 2)) / s[:, :, None] ** 3,
+        )
+        traces, squares = traces / s, squares / s[:, :, None] ** 2
+        return StackedForms(
+            log_det=log_det + 2.0 * np.log(scale).sum() if reml else log_det,
+            rss=total,
+            quadratics=_of_residual(quadratics, total, v),
+            traces=_of_residual(traces, degrees, v),
+            twice=_with_residual(twice, quadratics, total, v),
+            squares=_with_residual(squares, traces, degrees, v),
             beta=b[:, fixed] / scale,
             slopes=slopes / scale,
-            scale_factor=total / degrees,
         )
 
     def _inverses(
-        self, A: FloatArray, root: FloatArray
+        self, A: FloatArray, root: FloatArray, *, reml: bool
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return K, the K of the traces, and the log-determinant of the equations.
 
@@ -524,7 +577,7 @@ class StackedLikelihood:
         S[:, places, places] += 1.0
         whole, log_det = inverses_or_nan(S)
         K = whole * root[:, :, None] * root[:, None, :]
-        if self.reml:
+        if reml:
             return K, K, log_det
         n_random = int((~fixed).sum())
         inner, log_det = inverses_or_nan(np.ascontiguousarray(S[:, :n_random, :n_random]))
@@ -581,6 +634,12 @@ def each(rows: FloatArray, matrix: FloatArray) -> FloatArray:
 
 def _dot(a: FloatArray, b: FloatArray) -> FloatArray:
     return (a * b).sum(axis=1)
+
+
+def _of_residual(forms: FloatArray, total: FloatArray, v: FloatArray) -> FloatArray:
+    """Return the forms of all components from those of the terms and Σ v_tform_t."""
+    rest = (total - _dot(v[:, :-1], forms)) / v[:, -1]
+    return np.concatenate([forms, rest[:, None]], axis=1)
 
 
 def _with_residual(

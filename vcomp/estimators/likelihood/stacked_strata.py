@@ -1,4 +1,4 @@
-"""The likelihoods of many data sets with nested strata at once.
+"""Forms of many data sets with nested strata at once.
 
 The recursion of ``nested`` and the sums of ``totals`` (docs/explanation/mathematics.md,
 eqs. (3.3), (3.4), (5.7) and (5.8)).
@@ -13,7 +13,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.estimators.likelihood.nested import EliminatedGroups, NestedGroups, fewer_vectors
-from vcomp.estimators.likelihood.stacked import StackedDerivatives, each, inverses_or_nan
+from vcomp.estimators.likelihood.stacked import StackedForms, each, inverses_or_nan
 from vcomp.statistics import StratumStatistics
 
 
@@ -64,16 +64,15 @@ def _joined(tables: Sequence[Sequence[FloatArray]]) -> FloatArray:
 
 
 class StackedStrata:
-    """Restricted or full log-likelihoods of data sets with nested strata.
+    """Nested strata of data sets.
 
     Parameters
     ----------
     stats : of the data sets, which have the same strata and levels; their groups may differ
-    reml : whether the likelihoods are the restricted ones
     """
 
-    def __init__(self, stats: Sequence[StratumStatistics], *, reml: bool) -> None:
-        whole, self.reml = stats[0], reml
+    def __init__(self, stats: Sequence[StratumStatistics]) -> None:
+        whole = stats[0]
         self.n_fixed = whole.n_fixed
         self.n = np.array([float(one.n) for one in stats])
         self.sizes = np.array([one.sizes for one in stats], dtype=float)
@@ -91,7 +90,7 @@ class StackedStrata:
         return self.n.size
 
     def take(self, chosen: LongArray) -> StackedStrata:
-        """Return the likelihoods of some data sets, also repeatedly."""
+        """Return the strata of some data sets, also repeatedly."""
         made = object.__new__(StackedStrata)
         vars(made).update(vars(self))
         made.n, made.sizes, made.XX = self.n[chosen], self.sizes[chosen], self.XX[chosen]
@@ -103,8 +102,8 @@ class StackedStrata:
         ]
         return made
 
-    def derivatives(self, v: FloatArray) -> StackedDerivatives:
-        """Return value, score and informations at (B, k + 1) components, the residual positive."""
+    def forms(self, v: FloatArray, *, reml: bool) -> StackedForms:
+        """Return the forms at (B, k + 1) components, the residual positive."""
         (B, k1), b = v.shape, 1 + self.n_fixed
         of_strata = (self._all_M @ v[:, None, :, None])[..., 0]  # (B, S, size)
         c = np.ascontiguousarray(np.moveaxis(of_strata, (2, 1), (0, 1)))
@@ -131,46 +130,44 @@ class StackedStrata:
             of_both = of_pairs.T @ own_second.reshape(B, len(of_pairs), -1)
             second[there] += of_both.reshape(B, k1, k1, at.size, at.size)
         log_det = (np.ascontiguousarray(point.log_det) * self._multiplicity).sum(axis=1)
-        return self._combined(log_det, total_traces, total_squares, gram, first, second)
+        forms = log_det, total_traces, total_squares, gram, first, second
+        return _less_fixed(*forms, reml=reml)
 
-    def _combined(
-        self,
-        log_det: FloatArray,
-        traces: FloatArray,
-        squares: FloatArray,
-        gram: FloatArray,
-        first: FloatArray,
-        second: FloatArray,
-    ) -> StackedDerivatives:
-        """Return value, score and informations from the forms, as ``totals.Totals``."""
-        inverse, log_fixed = inverses_or_nan(gram[:, 1:, 1:])
-        beta = (inverse @ gram[:, 1:, :1])[:, :, 0]
-        e = np.concatenate([np.ones((len(beta), 1)), -beta], axis=1)
-        along = (first @ e[:, None, :, None])[..., 0]  # (B, k + 1, b)
-        rss = ((gram @ e[:, :, None])[:, :, 0] * e).sum(axis=1)
-        quadratics = (along * e[:, None]).sum(axis=2)
-        mixed = along[:, :, 1:]
-        moved = mixed @ inverse
-        twice = ((second @ e[:, None, None, :, None])[..., 0] * e[:, None, None]).sum(axis=3)
-        twice = twice - moved @ mixed.swapaxes(1, 2)
-        degrees = self.n - self.n_fixed if self.reml else self.n
-        deviance = log_det + rss + degrees * np.log(2.0 * np.pi)
-        if self.reml:
-            relative = inverse[:, None] @ first[:, :, 1:, 1:]
-            traces = traces - np.trace(relative, axis1=2, axis2=3)
-            weighted = second[..., 1:, 1:] * inverse[:, None, None]
-            flat = relative.reshape(*traces.shape, -1)
-            turned = relative.swapaxes(2, 3).reshape(*traces.shape, -1)
-            squares = squares - 2.0 * weighted.reshape(*squares.shape, -1).sum(axis=3)
-            squares = squares + flat @ turned.swapaxes(1, 2)
-            deviance = deviance + log_fixed
-        average = 0.25 * (twice + twice.swapaxes(1, 2))
-        return StackedDerivatives(
-            loglike=-0.5 * deviance,
-            score=0.5 * (quadratics - traces),
-            average=average,
-            observed=2.0 * average - 0.5 * squares,
-            beta=beta,
-            slopes=-moved,
-            scale_factor=rss / degrees,
-        )
+
+def _less_fixed(
+    log_det: FloatArray,
+    traces: FloatArray,
+    squares: FloatArray,
+    gram: FloatArray,
+    first: FloatArray,
+    second: FloatArray,
+    *,
+    reml: bool,
+) -> StackedForms:
+    """Return the forms of P and Q from those of V⁻¹ with [y X], as ``totals.Totals``."""
+    inverse, log_fixed = inverses_or_nan(gram[:, 1:, 1:])
+    beta = (inverse @ gram[:, 1:, :1])[:, :, 0]
+    e = np.concatenate([np.ones((len(beta), 1)), -beta], axis=1)
+    along = (first @ e[:, None, :, None])[..., 0]  # (B, k + 1, b)
+    mixed = along[:, :, 1:]
+    moved = mixed @ inverse
+    twice = ((second @ e[:, None, None, :, None])[..., 0] * e[:, None, None]).sum(axis=3)
+    if reml:
+        relative = inverse[:, None] @ first[:, :, 1:, 1:]
+        traces = traces - np.trace(relative, axis1=2, axis2=3)
+        weighted = second[..., 1:, 1:] * inverse[:, None, None]
+        flat = relative.reshape(*traces.shape, -1)
+        turned = relative.swapaxes(2, 3).reshape(*traces.shape, -1)
+        squares = squares - 2.0 * weighted.reshape(*squares.shape, -1).sum(axis=3)
+        squares = squares + flat @ turned.swapaxes(1, 2)
+        log_det = log_det + log_fixed
+    return StackedForms(
+        log_det=log_det,
+        rss=((gram @ e[:, :, None])[:, :, 0] * e).sum(axis=1),
+        quadratics=(along * e[:, None]).sum(axis=2),
+        traces=traces,
+        twice=twice - moved @ mixed.swapaxes(1, 2),
+        squares=squares,
+        beta=beta,
+        slopes=-moved,
+    )

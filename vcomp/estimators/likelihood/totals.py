@@ -241,45 +241,10 @@ class Totals:
         return self.squares - 2.0 * twice + both
 
 
-class TotalsEngine(LastPoint[AnyPoint], ExactEngine, SummedEngine):
-    """Base of engines whose points have :class:`Totals`, and exact informations of all kinds."""
+class FormsLikelihood(LastPoint[AnyPoint], ExactEngine, SummedEngine):
+    """Base of engines whose points have :class:`Totals`: value, score and informations."""
 
-    sums_of: ClassVar[str]
-    stats: StratumStatistics | LevelGrid | CrossedTable | NestedTable | ColumnTable
     reml: bool
-
-    def __init__(self, stats: Any, *, reml: bool) -> None:
-        self.stats, self.reml = stats, reml
-
-    def with_response(self, stats: Statistics) -> Self:
-        """Return the engine of the same rows with another response."""
-        self._last = None  # its memory is free for the next
-        return type(self)(getattr(stats, self.sums_of), reml=self.reml)
-
-    def recombined(
-        self, columns: FloatArray, like: LikelihoodEngine | None = None
-    ) -> LikelihoodEngine:
-        """Return the ML engine of the same rows with other columns."""
-        return cast("LikelihoodEngine", type(self)(self.stats.recombined(columns), reml=False))
-
-    @cached_property
-    def rss(self) -> float:
-        """Residual sum of squares of ordinary least squares on X."""
-        return float(self.yy - self.least_squares() @ self.stats.Xy)
-
-    def least_squares(self) -> FloatArray:
-        """Return the ordinary least squares estimate of the fixed effects."""
-        return solve_positive(self.stats.XX, self.stats.Xy)
-
-    def mivque0(self) -> FloatArray:
-        """Return the MIVQUE(0) estimates, which may be negative."""
-        total = self._squares(self._at(np.append(np.zeros(self.stats.n_terms), 1.0)))
-        return solve(total.expected(reml=True), total.quadratics)
-
-    def quadratic_forms(self) -> FloatArray:
-        """Return tr(Q V_t Q V_u) with Q = I − X(X'X)⁻¹X', the residual last."""
-        residual_alone = np.append(np.zeros(self.stats.n_terms), 1.0)
-        return self._squares(self._at(residual_alone)).expected(reml=True)
 
     def loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood at components `v`, the residual last; equal to lme4's."""
@@ -329,6 +294,64 @@ class TotalsEngine(LastPoint[AnyPoint], ExactEngine, SummedEngine):
         total = self._squares(point) if second else self._total(point)
         return total.fixed_forms(second=second)
 
+    # Implemented by engines ---------------------------------------------------------------------
+
+    def _total(self, point: AnyPoint) -> Totals:
+        """Return the forms; squares and second forms may be missing."""
+        raise NotImplementedError
+
+    def _squares(self, point: AnyPoint) -> Totals:
+        """Return the forms, with those for the expected information."""
+        return self._total(point)
+
+    def _traces(self, point: AnyPoint) -> FloatArray:
+        """Return tr(V⁻¹V_t)."""
+        return self._total(point).traces
+
+    def _average(self, point: AnyPoint) -> FloatArray:
+        """Return the average information."""
+        return 0.5 * self._total(point).average()
+
+
+class TotalsEngine(FormsLikelihood[AnyPoint]):
+    """Base of engines with exact informations of all kinds, and effects from the forms."""
+
+    sums_of: ClassVar[str]
+    stats: StratumStatistics | LevelGrid | CrossedTable | NestedTable | ColumnTable
+
+    def __init__(self, stats: Any, *, reml: bool) -> None:
+        self.stats, self.reml = stats, reml
+
+    def with_response(self, stats: Statistics) -> Self:
+        """Return the engine of the same rows with another response."""
+        self._last = None  # its memory is free for the next
+        return type(self)(getattr(stats, self.sums_of), reml=self.reml)
+
+    def recombined(
+        self, columns: FloatArray, like: LikelihoodEngine | None = None
+    ) -> LikelihoodEngine:
+        """Return the ML engine of the same rows with other columns."""
+        return cast("LikelihoodEngine", type(self)(self.stats.recombined(columns), reml=False))
+
+    @cached_property
+    def rss(self) -> float:
+        """Residual sum of squares of ordinary least squares on X."""
+        return float(self.yy - self.least_squares() @ self.stats.Xy)
+
+    def least_squares(self) -> FloatArray:
+        """Return the ordinary least squares estimate of the fixed effects."""
+        return solve_positive(self.stats.XX, self.stats.Xy)
+
+    def mivque0(self) -> FloatArray:
+        """Return the MIVQUE(0) estimates, which may be negative."""
+        total = self._squares(self._at(np.append(np.zeros(self.stats.n_terms), 1.0)))
+        return solve(total.expected(reml=True), total.quadratics)
+
+    def quadratic_forms(self) -> FloatArray:
+        """Return tr(Q V_t Q V_u) with Q = I − X(X'X)⁻¹X', the residual last."""
+        residual_alone = np.append(np.zeros(self.stats.n_terms), 1.0)
+        return self._squares(self._at(residual_alone)).expected(reml=True)
+
     def effect_forms(self, v: FloatArray, terms: Sequence[int]) -> EffectForms | None:
         """Return forms of the effects of terms with few levels; None if they are not cheap."""
         forms, total = self._forms_of_effects(v, terms), self._total(self._at(v))
@@ -361,10 +384,6 @@ class TotalsEngine(LastPoint[AnyPoint], ExactEngine, SummedEngine):
 
     # Implemented by engines ---------------------------------------------------------------------
 
-    def _total(self, point: AnyPoint) -> Totals:
-        """Return the forms; squares and second forms may be missing."""
-        raise NotImplementedError
-
     def _forms_of_effects(
         self, v: FloatArray, terms: Sequence[int]
     ) -> tuple[FloatArray, FloatArray, FloatArray] | None:
@@ -378,15 +397,3 @@ class TotalsEngine(LastPoint[AnyPoint], ExactEngine, SummedEngine):
     def _diagonal(self, point: AnyPoint, term: int) -> FloatArray:
         """Return the diagonal of Z_t'V⁻¹Z_t, (q_t,)."""
         raise NotImplementedError
-
-    def _squares(self, point: AnyPoint) -> Totals:
-        """Return the forms, with those for the expected information."""
-        return self._total(point)
-
-    def _traces(self, point: AnyPoint) -> FloatArray:
-        """Return tr(V⁻¹V_t)."""
-        return self._total(point).traces
-
-    def _average(self, point: AnyPoint) -> FloatArray:
-        """Return the average information."""
-        return 0.5 * self._total(point).average()

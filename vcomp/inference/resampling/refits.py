@@ -28,6 +28,7 @@ from vcomp.estimators.likelihood import (
     LikelihoodMethod,
     MatricesLikelihood,
     Stacked,
+    StackedEquations,
     StackedLikelihood,
     StackedStrata,
     VanishedResidualError,
@@ -384,12 +385,13 @@ class _Climbs:
         is_auto = options.engine == "auto"
         return cls(first, known.held, options.is_restricted, recipe.once, is_auto)
 
-    def maxima(self, likelihoods: Stacked) -> list[Refitted | None]:
+    def maxima(self, sums: Stacked) -> list[Refitted | None]:
         """Return the maxima; None where one is not certain."""
         try:
+            likelihoods = StackedLikelihood(sums, reml=self.reml)
             ends = maximise_stack(likelihoods, self.start, self.held, once=self.once)
         except np.linalg.LinAlgError:  # equations of one of them are singular
-            return [None] * len(likelihoods)
+            return [None] * len(sums)
         rows = zip(ends.found, ends.v, ends.loglike, ends.beta, strict=True)
         return [Refitted(v, b, float(value)) if found else None for found, v, value, b in rows]
 
@@ -431,7 +433,7 @@ class StrataRefits:
     def with_responses(self, drawn: Sequence[Statistics]) -> list[Refitted | None]:
         """Return the estimates from statistics with the same strata."""
         strata = [stats.strata for stats in drawn if stats.strata is not None]
-        return self._climbs.maxima(StackedStrata(strata, reml=self._climbs.reml))
+        return self._climbs.maxima(StackedStrata(strata))
 
     def of_samples(self, samples: Sequence[Statistics]) -> list[Refitted | None]:
         """Return the estimates from samples; None where one is better refitted alone."""
@@ -550,7 +552,7 @@ class StackedRefits:
         )
 
     def _maximised(self, stack: Stack) -> list[Refitted | None]:
-        found = self._climbs.maxima(StackedLikelihood(stack, reml=self._climbs.reml))
+        found = self._climbs.maxima(StackedEquations(stack))
         logs = 0.5 * self._chunk.log_weights
         return [made and replace(made, llf=made.llf + logs) for made in found]
 
