@@ -136,21 +136,41 @@ def test_engines_are_used_by_their_contract():
     assert found == []
 
 
-def test_six_classes_evaluate_the_likelihood_of_single_variances():
+EVALUATORS = {
+    "FormsLikelihood": "forms of V⁻¹, which kinds of covariance have",
+    "Point": "elimination",
+    "IterativeLikelihood": "probes",
+    "StackedLikelihood": "forms of many data sets at once",
+    "MeanProductsLikelihood": "mean products of several responses",
+    "EquationsLikelihood": "several responses by elimination in stages",
+}
+
+OF_EVALUATORS = {
+    "TermPoint": "the elimination with components at zero",
+    "MatricesPoint": "the elimination for principal effects",
+    "BlockedLikelihood": "values of the elimination",
+    "MatricesLikelihood": "values of the elimination",
+    "_WithHeld": "values of the elimination for the matrices that are not held",
+    "ConeSearch": "values of any objective",
+    "SeriesLikelihood": "a series in values of the probes",
+}
+
+
+def test_six_evaluators_compute_value_and_score():
     """Kinds of covariance and block are added to one of them (docs/decisions/0007-engines.md)."""
-    found = [
+    found = {
         node.name
-        for path in sorted((ROOT / "estimators").rglob("*.py"))
+        for room in ("estimators", "multivariate")
+        for path in sorted((ROOT / room).rglob("*.py"))
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.ClassDef)
         and not any("Protocol" in ast.unparse(base) for base in node.bases)
         and any(
             isinstance(part, ast.FunctionDef)
-            and part.name == "derivatives"
-            and [a.arg for a in part.args.args] == ["self", "v"]
+            and part.name in {"score", "gradient", "gradients", "derivatives"}
+            and "columns" not in [a.arg for a in part.args.args]
             for part in node.body
         )
-    ]
-    # Profiles read a series in the components that another evaluator has computed.
-    found.remove("SeriesLikelihood")
-    assert len(found) == 6, found
+    }
+    assert found == {*EVALUATORS, *OF_EVALUATORS}
+    assert len(EVALUATORS) == 6

@@ -39,7 +39,6 @@ from .prediction_errors import predicted_columns as predicted_columns
 from .prediction_errors import prediction_variances as prediction_variances
 from .sparse_equations import SparseSystem as SparseSystem
 from .sparse_equations import build_sparse_equations as build_sparse_equations
-from .stacked import Stacked as Stacked
 from .stacked import StackedEquations as StackedEquations
 from .stacked import StackedLikelihood as StackedLikelihood
 from .stacked import maximise_stack as maximise_stack

@@ -11,17 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood.blocked_covariance import (
-    OTHER_ENGINE,
-    Eliminations,
-    with_residual_forms,
-)
+from vcomp.estimators.likelihood.blocked_covariance import OTHER_ENGINE, Eliminations
 from vcomp.estimators.likelihood.engine import (
     Cancellation,
     Curvature,
@@ -41,6 +36,7 @@ from vcomp.estimators.likelihood.fixed_part import (
 from vcomp.estimators.likelihood.starts import EffectForms
 from vcomp.estimators.likelihood.surface import NodeValues
 from vcomp.estimators.likelihood.term_point import TermPoint
+from vcomp.estimators.likelihood.totals import last_form
 from vcomp.numerics import limited_blas
 from vcomp.statistics import CrossProducts, Statistics, WideProducts
 
@@ -169,7 +165,8 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         self.eliminations.keep(v)
         if self.seconds < _QUICK or "observed" not in self.kinds:
             return self
-        return self._like(self.stats, self._squares_at(self.point(v), positive_only=True))
+        squares = self.point(v).likelihood_squares(with_fixed=self.reml, positive_only=True)
+        return self._like(self.stats, squares)
 
     @property
     def reason(self) -> str:
@@ -179,7 +176,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
     @property
     def kinds(self) -> tuple[InformationKind, ...]:
         """The kinds of information whose computation fits into memory."""
-        exact = self.eliminations.norms_fit()
+        exact = self.eliminations.norms_fit
         return ("observed", "expected", "average") if exact else ("average",)
 
     @property
@@ -193,15 +190,14 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
 
     def loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood at components `v`, the residual last; equal to lme4's."""
-        return self._loglike(self.point(v))
+        return self.point(v).loglike(with_fixed=self.reml)
 
     def derivatives(self, v: FloatArray) -> Derivatives:
         """Return log-likelihood, score and average information at `v`; components may be 0."""
         with limited_blas(0):
             point = self.point(v)
-            traces = self._of_traces(point).traces(with_fixed=self.reml)
-            score = self._score(point, traces)
-            return Derivatives(self._loglike(point), score, self._average(point))
+            score = point.score(with_fixed=self.reml)
+            return Derivatives(point.loglike(with_fixed=self.reml), score, point.average())
 
     def information(
         self,
@@ -228,10 +224,11 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
             self.eliminations.check_norms(kind)
         with limited_blas(0):
             point = self.point(v)
-            average = self._average(point)
+            average = point.average()
             if kind == "average":
                 return average
-            expected = self._expected(self._squares_at(point, positive_only=positive_only))
+            known = point.likelihood_squares(with_fixed=self.reml, positive_only=positive_only)
+            expected = point.expected(with_fixed=self.reml, known=known)
         return expected if kind == "expected" else 2.0 * average - expected
 
     def curvature(
@@ -249,11 +246,12 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         if here is None:
             if decrement >= self.newton_below:
                 return None
-            here = replace(self._squares_at(point, positive_only=True), decrement=decrement)
-        expected = self._expected(here)
+            here = point.likelihood_squares(with_fixed=self.reml, positive_only=True)
+            here = replace(here, decrement=decrement)
+        expected = point.expected(with_fixed=self.reml, known=here)
         if here.is_exact and decrement > _FAR:
             return Curvature("Fisher", expected, here)
-        return Curvature("Newton", 2.0 * self._average(point) - expected, here)
+        return Curvature("Newton", 2.0 * point.average() - expected, here)
 
     def _carried(
         self, known: Squares | None, point: TermPoint, decrement: float
@@ -263,8 +261,8 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
             decrement < self.newton_below and decrement > _SLOW * known.decrement
         ):
             return None
-        traces = self._of_traces(point).traces(with_fixed=self.reml)[: len(self.sizes)]
-        carried = known.carried(self._components(point), traces)
+        traces = point.likelihood_traces(with_fixed=self.reml)
+        carried = known.carried(point.components, traces)
         return None if carried is None else replace(carried, decrement=decrement)
 
     def expects_cheaply(self, v: FloatArray) -> bool:
@@ -283,7 +281,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
             return None
         within = full = point.between_groups(terms, with_fixed=True)
         if not self.reml:
-            full = self._without_fixed(point).between_groups(terms, with_fixed=False)
+            full = point.of_likelihood(with_fixed=False).between_groups(terms, with_fixed=False)
         term = np.repeat(terms, [self.sizes[t] for t in terms])
         return EffectForms(v, term, within, full, np.concatenate([point.PZy[t] for t in terms]))
 
@@ -295,9 +293,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         """Return y'P V_t P y at `v`, the residual last."""
         point = self.point(v)
         squares = np.array([r @ r for r in point.PZy])
-        total = point.solution[2] / point.residual
-        rest = (total - self._components(point)[:-1] @ squares) / point.residual
-        return np.append(squares, rest)
+        return np.append(squares, last_form(point.yPy, squares, point.components))
 
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
         """Return forms of X in V⁻¹ at `v`, the second ones if requested.
@@ -321,7 +317,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         beta, cov_beta = self.fixed_effects(v)
 
         def variances(*, with_fixed: bool) -> list[FloatArray]:
-            at = point if with_fixed else self._without_fixed(point)
+            at = point.of_likelihood(with_fixed=with_fixed)
             return [self._variance(at, t, with_fixed=with_fixed) for t in terms]
 
         return Solution(
@@ -338,76 +334,3 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         if point.v[term] == 0.0:
             return np.zeros(self.sizes[term])
         return point.residual * point.block_diagonal(term, with_fixed=with_fixed)
-
-    # Value and score ------------------------------------------------------------------------
-
-    @cached_property
-    def _degrees(self) -> int:
-        return self.n - (self.n_fixed if self.reml else 0)
-
-    def _without_fixed(self, point: TermPoint) -> TermPoint:
-        """Return the point from which forms of V⁻¹ follow, if `point` has those of P."""
-        random = self._random_part
-        return point if random is None else random.at(self._components(point))
-
-    @cached_property
-    def _random_part(self) -> Eliminations | None:
-        """The equations without the factor of many levels; None without such a factor."""
-        if self.stats.factor is None:
-            return None
-        return self.eliminations.of_random(self.stats)
-
-    def _of_traces(self, point: TermPoint) -> TermPoint:
-        """Return the point with the traces of the likelihood."""
-        return point if self.reml else self._without_fixed(point)
-
-    def _components(self, point: TermPoint) -> FloatArray:
-        """Return the components (k + 1,) of the random terms and the residual."""
-        return np.append(point.v[: len(self.sizes)], point.residual)
-
-    def _loglike(self, point: TermPoint) -> float:
-        """Return ℓ by docs/explanation/mathematics.md, eqs. (5.1) for REML and (5.2) for ML."""
-        log_v, log_fixed = self._of_traces(point).log_determinants()
-        deviance = log_v + point.solution[2] / point.residual + self._degrees * np.log(2.0 * np.pi)
-        return float(-0.5 * (deviance + log_fixed if self.reml else deviance))
-
-    def _score(self, point: TermPoint, traces: FloatArray) -> FloatArray:
-        """Return the likelihood score, eq. (5.3); that of the residual follows as in (5.9)."""
-        k, v = len(self.sizes), self._components(point)
-        score = np.empty(k + 1)
-        score[:-1] = [0.5 * (r @ r - t) for r, t in zip(point.PZy, traces[:k], strict=True)]
-        total = 0.5 * (point.solution[2] / point.residual - self._degrees)
-        score[-1] = (total - v[:-1] @ score[:-1]) / point.residual
-        return score
-
-    # Information ----------------------------------------------------------------------------
-
-    def _average(self, point: TermPoint) -> FloatArray:
-        """Return the average information ½ y'P V_t P V_u P y, eq. (5.5).
-
-        For the residual, P(Σ σ²_t V_t + σ²_e I)P = P gives y'P P V_u P y without the rows.
-        """
-        squares = np.array([r @ r for r in point.PZy])
-        total = point.solution[2] / point.residual
-        return 0.5 * with_residual_forms(point.forms, squares, total, self._components(point))
-
-    def _squares_at(self, point: TermPoint, *, positive_only: bool) -> Squares:
-        """Return tr(Q V_t Q V_u), Q = P or V⁻¹, from squared norms of the blocks of Z'QZ."""
-        k, of_traces = len(self.sizes), self._of_traces(point)
-        traces = of_traces.traces(with_fixed=self.reml)
-        squares = of_traces.squares(traces, with_fixed=self.reml, positive_only=positive_only)
-        return Squares(self._components(point), traces[:k], squares[:k, :k])
-
-    def _expected(self, known: Squares) -> FloatArray:
-        """Return ½ tr(Q V_t Q V_u), eq. (5.4); nan for terms without squares."""
-        k = len(self.sizes)
-        kept = np.flatnonzero(~np.isnan(np.diagonal(known.squares)))
-        whole = [*kept, k]
-        information = np.full((k + 1, k + 1), np.nan)
-        information[np.ix_(whole, whole)] = 0.5 * with_residual_forms(
-            known.squares[np.ix_(kept, kept)],
-            known.traces[kept],
-            float(self._degrees),
-            known.v[whole],
-        )
-        return information

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,9 @@ from vcomp._typing import FloatArray
 from vcomp.display import listed, memory
 from vcomp.estimators.likelihood.engine import FixedForms
 from vcomp.estimators.likelihood.equations import BlockSums, Equations, Planner, Tables
-from vcomp.estimators.likelihood.term_point import TermPoint, refined_forms
-from vcomp.estimators.likelihood.totals import Columns, Forms
+from vcomp.estimators.likelihood.point import Point
+from vcomp.estimators.likelihood.term_point import TermPoint, variances
+from vcomp.estimators.likelihood.totals import Columns, Forms, last_form, with_residual_forms
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import available_bytes
 from vcomp.numerics.sparse import EliminationOrder, plan_elimination
@@ -53,6 +55,10 @@ class Eliminations:
     free_bytes : returns the free memory
     kept_bytes : memory up to which a factor is kept for other responses
 
+    Attributes
+    ----------
+    norms_fit : whether the squared norms of the blocks of C⁻¹, eq. (7.10), fit into memory
+
     Raises
     ------
     EstimationError
@@ -72,9 +78,11 @@ class Eliminations:
         self._advice, self._planner, self._free_bytes = advice, planner, free_bytes
         self._kept_bytes = kept_bytes
         self._random_names = tuple(names or (f"term {t + 1}" for t in range(stats.n_terms)))
-        self._names, self._has_factor = self._random_names, stats.factor is not None
-        if self._has_factor:
+        self._names, self._inner = self._random_names, None
+        if stats.factor is not None:
             self._names = *self._random_names, "the fixed factor"
+            options = {"planner": planner, "free_bytes": free_bytes, "kept_bytes": kept_bytes}
+            self._inner = _Later((stats.random, self._random_names, advice), options)
         # Value, derivatives and information are requested one after the other at the same point.
         self._last: tuple[bytes, TermPoint] | None = None
         self._start: tuple[bytes, TermPoint] | None = None
@@ -83,12 +91,12 @@ class Eliminations:
         self._plans: dict[tuple[int, ...], tuple[Any, EliminationOrder]] = {}
         every = self._ordered(range(stats.products.n_terms))
         self._whole_plan: EliminationOrder = self._planned(every)[1]
-        self._norms_fit = self._whole_plan.bytes_for_norms <= _SHARE * free_bytes()
+        self.norms_fit = self._whole_plan.bytes_for_norms <= _SHARE * free_bytes()
 
     def at(self, v: FloatArray) -> TermPoint:
         """Return the equations factored at components `v` of the random terms, residual last."""
         v = np.array(v, dtype=float)
-        if self._has_factor:
+        if self._inner is not None:
             v = np.insert(v, v.size - 1, np.inf)
         key = v.tobytes()
         last = self._last
@@ -97,7 +105,8 @@ class Eliminations:
             last = self._last = None
             start = self._start
             like = None if start is None or start[0] != key else start[1]
-            last = self._last = key, TermPoint(self._equations_of(v), v, like=like)
+            equations = self._equations_of(v)
+            last = self._last = key, TermPoint(equations, v, like=like, inner=self._inner)
         return last[1]
 
     def _equations_of(self, v: FloatArray) -> Equations:
@@ -115,24 +124,18 @@ class Eliminations:
 
     def refined_forms(self, v: FloatArray) -> FixedForms:
         """Return X'V⁻¹V_tV⁻¹X at positive components, next to a small residual too."""
-        return refined_forms(self._equations_of(v), v)
+        equations = self._equations_of(v)
+        point = Point(equations, v[-1:], variances(equations, v))
+        forms = point.fixed_forms()
+        first = np.empty_like(forms)
+        first[[-1, *(t for (t,) in equations.sums.terms)]] = forms
+        return FixedForms(point.fixed_effects()[1], first)
 
     def keep(self, v: FloatArray) -> None:
         """Keep the factor at `v` for other responses, unless it needs much memory."""
         if self.are_small:
             point = self.at(v)
             self._start = point.v.tobytes(), point
-
-    def of_random(self, stats: CrossProducts | WideProducts) -> Eliminations:
-        """Return the equations of the random terms alone, without the factor of many levels."""
-        return Eliminations(
-            stats.random,
-            self._random_names,
-            self._advice,
-            planner=self._planner,
-            free_bytes=self._free_bytes,
-            kept_bytes=self._kept_bytes,
-        )
 
     def with_response(self, stats: CrossProducts | WideProducts) -> Eliminations:
         """Return the equations of the same rows with another response.
@@ -165,10 +168,6 @@ class Eliminations:
         """Return whether messages have these names of the terms, or any if None."""
         return names is None or self._random_names == tuple(names)
 
-    def norms_fit(self) -> bool:
-        """Whether the squared norms of the blocks of C⁻¹, eq. (7.10), fit into memory."""
-        return self._norms_fit
-
     def check_norms(self, kind: str) -> None:
         """Refuse an information that needs squared norms if these do not fit into memory.
 
@@ -177,7 +176,7 @@ class Eliminations:
         EstimationError
             If they do not; the message says how much they need and what to use instead.
         """
-        if not self._norms_fit:
+        if not self.norms_fit:
             raise EstimationError(
                 f"the {kind} information needs {memory(self._whole_plan.bytes_for_norms)}, and "
                 f"{memory(self._free_bytes())} are free; information='average' needs no more "
@@ -195,7 +194,7 @@ class Eliminations:
             words = f"sparse factor of {sparse}{f', {dense}' if plan.n_dense else ''}"
         else:
             words = f"all {dense}"
-        if not self._norms_fit:
+        if not self.norms_fit:
             words += "; average information only, as squared norms do not fit into memory"
         return words
 
@@ -238,6 +237,21 @@ class Eliminations:
             )
         self._plans[active] = random, plan
         return random, plan
+
+
+@dataclass
+class _Later:
+    """Equations without the factor of many levels, analysed when they are first used."""
+
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+
+    @cached_property
+    def _made(self) -> Eliminations:
+        return Eliminations(*self.args, **self.options)
+
+    def __call__(self, v: FloatArray) -> TermPoint:
+        return self._made.at(v)
 
 
 class BlockedCovariance:
@@ -346,30 +360,3 @@ def _without_columns(stats: CrossProducts) -> CrossProducts:
         Xy=np.zeros(0),
         yy=0.0,
     )
-
-
-def last_form(total: FloatArray | float, forms: FloatArray, c: FloatArray) -> FloatArray:
-    """Return the residual's form: Σ c_l f_l over all components is `total`, eq. (5.9)."""
-    return (total - np.tensordot(c[:-1], forms, axes=1)) / c[-1]
-
-
-def with_residual_forms(
-    squares: FloatArray, traces: FloatArray, total: FloatArray | float, c: FloatArray
-) -> FloatArray:
-    """Return the forms with two K's of all components from those of the terms, eq. (5.9).
-
-    Parameters
-    ----------
-    squares : (k, k, …) forms with K_l and K_m of two terms
-    traces : (k, …) forms with K_l of one term
-    total : the form without K
-    c : (k + 1,) components
-    """
-    k = traces.shape[0]
-    whole = np.empty((k + 1, k + 1, *traces.shape[1:]))
-    whole[:k, :k] = squares
-    mixed = last_form(traces, squares.swapaxes(0, 1), c) if k else traces
-    whole[:k, k] = mixed
-    whole[k, :k] = mixed.swapaxes(-1, -2) if mixed.ndim == 3 else mixed
-    whole[k, k] = last_form(last_form(total, traces, c), mixed, c)
-    return whole

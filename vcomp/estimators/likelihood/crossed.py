@@ -14,9 +14,8 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood.blocked_covariance import last_form, with_residual_forms
 from vcomp.estimators.likelihood.engine import Cancellation, Curvature, Squares
-from vcomp.estimators.likelihood.totals import Totals, TotalsEngine
+from vcomp.estimators.likelihood.totals import Totals, TotalsEngine, last_form, with_residual_forms
 from vcomp.numerics import COSTS, Positive, limited_blas
 from vcomp.statistics import CrossedTable
 

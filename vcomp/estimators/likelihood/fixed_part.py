@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.estimators.likelihood.blocked_covariance import last_form, with_residual_forms
 from vcomp.estimators.likelihood.engine import FixedForms, SummedEngine
 from vcomp.estimators.likelihood.term_point import TermPoint
+from vcomp.estimators.likelihood.totals import last_form, with_residual_forms
 from vcomp.formula import WIDE
 from vcomp.numerics import Positive, available_bytes, check_memory, slices, solve, solve_positive
 from vcomp.statistics import CrossProducts, WideProducts

@@ -200,6 +200,7 @@ class CompletedLikelihood(FormsLikelihood["_HolesPoint"], CrossProductsEngine):
     """
 
     name: ClassVar[str] = "iterative"
+    kinds: ClassVar[tuple[InformationKind, ...]] = ("average",)
 
     def __init__(self, stats: CrossProducts, grid: CompletedGrid, *, reml: bool) -> None:
         self.stats = stats
@@ -215,28 +216,6 @@ class CompletedLikelihood(FormsLikelihood["_HolesPoint"], CrossProductsEngine):
             f"orthogonal strata of a grid with {share:.1%} of its cells empty, traces over these "
             "exact"
         )
-
-    @property
-    def kinds(self) -> tuple[InformationKind, ...]:
-        """The average information."""
-        return ("average",)
-
-    def information(
-        self, v: FloatArray, kind: InformationKind = "average", *, positive_only: bool = False
-    ) -> FloatArray:
-        """Return the average information of the components at `v`.
-
-        Raises
-        ------
-        EstimationError
-            If another kind is requested.
-        """
-        if kind != "average":
-            raise EstimationError(
-                f"only the average information of a grid with empty cells is computed, not the "
-                f"{kind} one; engine='blocked' computes all"
-            )
-        return self._average(self._at(v))
 
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
         """Return the first forms of X in V⁻¹ at `v`; second forms are not available."""
@@ -312,6 +291,13 @@ class CompletedLikelihood(FormsLikelihood["_HolesPoint"], CrossProductsEngine):
 
     def _total(self, point: _HolesPoint) -> Totals:
         return point.total
+
+    def _squares(self, point: _HolesPoint) -> Totals:
+        """Refuse: only the average information is computed."""
+        raise EstimationError(
+            "only the average information of a grid with empty cells is computed; "
+            "engine='blocked' computes all"
+        )
 
     def _traces(self, point: _HolesPoint) -> FloatArray:
         """Return tr(V⁻¹V_t), (k + 1,), eq. (4.2)."""

@@ -17,7 +17,6 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.estimators.likelihood.blocked_covariance import with_residual_forms
 from vcomp.estimators.likelihood.engine import (
     Derivatives,
     FixedForms,
@@ -46,6 +45,7 @@ from vcomp.estimators.likelihood.iterative_context import (
 )
 from vcomp.estimators.likelihood.iterative_point import IterativePoint
 from vcomp.estimators.likelihood.sparse_equations import SparseEquations, build_sparse_equations
+from vcomp.estimators.likelihood.totals import average_of_terms, score_of_terms
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import PATIENCE, available_bytes, check_memory, check_seconds
 from vcomp.numerics.sparse import Probes, Rademacher
@@ -188,10 +188,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         """Return score and average information at `v`; the value is nan."""
         point = self._at(v)
         traces = point.traces(reml=self.reml).mean(axis=1)
-        score = np.empty(traces.size + 1)
-        score[:-1] = [0.5 * (r @ r - trace) for r, trace in zip(point.PZy, traces, strict=True)]
-        total = 0.5 * (point.yPy - self._degrees)
-        score[-1] = (total - point.v[:-1] @ score[:-1]) / point.residual
+        score = score_of_terms(point.PZy, traces, point.yPy, self._degrees, point.v)
         return Derivatives(np.nan, score, _average(point))
 
     def information(
@@ -550,9 +547,7 @@ class SeriesLikelihood(IterativeLikelihood):
 
 
 def _average(point: IterativePoint) -> FloatArray:
-    """Return the average information from f_t'P f_u, the residual's row by eq. (5.9)."""
-    squares = np.array([r @ r for r in point.PZy])
-    return 0.5 * with_residual_forms(point.forms, squares, point.yPy, point.v)
+    return average_of_terms(point.PZy, point.forms, point.yPy, point.v)
 
 
 def _covariance_of_mean(samples: FloatArray) -> FloatArray:

@@ -180,7 +180,8 @@ class LevelsLikelihood(TotalsEngine[_LevelsPoint]):
         z = covariance.solve(grid.tables)
         total = Totals(k + 1, 1 + grid.n_fixed)
         total.log_det = covariance.log_det
-        total.gram[:] = _symmetric(product(grid.tables, z)) + grid.within / v[-1]
+        gram = product(grid.tables, z)
+        total.gram[:] = 0.5 * (gram + gram.T) + grid.within / v[-1]
         for t, sums in enumerate(self._group_sums(z)):
             total.first[t] = product(sums, sums)
         own = z / (grid.divisors if grid.replicates is None else grid.replicates)
@@ -214,10 +215,6 @@ class LevelsLikelihood(TotalsEngine[_LevelsPoint]):
 
 def _square(values: FloatArray) -> float:
     return float(np.square(values).sum())
-
-
-def _symmetric(matrix: FloatArray) -> FloatArray:
-    return 0.5 * (matrix + matrix.T)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,9 +15,8 @@ from typing import ClassVar, Self
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood.blocked_covariance import last_form, with_residual_forms
 from vcomp.estimators.likelihood.engine import Cancellation, Solution
-from vcomp.estimators.likelihood.totals import Totals, TotalsEngine
+from vcomp.estimators.likelihood.totals import Totals, TotalsEngine, last_form, with_residual_forms
 from vcomp.numerics import COSTS, in_threads, limited_blas, slices
 from vcomp.statistics import NestedTable, Statistics
 

@@ -184,6 +184,11 @@ class Point:
             whole, rss = self._solved[0], float(self._scaled @ self._solved[2])
         return whole[:n], whole[n:], rss
 
+    @property
+    def yPy(self) -> float:
+        """The quadratic form y'P y."""
+        return self.solution[2] / self.residual
+
     @cached_property
     def _cov_beta(self) -> FloatArray:
         """The covariance matrix of β̂ divided by σ²."""
@@ -241,16 +246,28 @@ class Point:
         )
         for term, log_prior in zip(sums.terms, self._log_prior, strict=True):
             log_v += stats.sizes[term[0]] * (log_prior - len(term) * log_s2)
-        n_fixed = stats.n_fixed + sum(stats.sizes[c] for c in sums.fixed)
-        return log_v, self.fixed.log_determinant() - n_fixed * log_s2
+        return log_v, self.fixed.log_determinant() - self._n_fixed * log_s2
 
     def loglike(self, *, with_fixed: bool) -> float:
         """Return the log-likelihood, eq. (5.1), or (5.2) if not `with_fixed`."""
-        log_v, log_fixed = self.log_determinants()
-        groups = self.equations.sums.groups
-        n = sum(group.n for group in groups) - (groups[0].n_fixed if with_fixed else 0)
-        deviance = log_v + self.solution[2] / self.residual + n * np.log(2.0 * np.pi)
+        log_v, log_fixed = self.of_likelihood(with_fixed=with_fixed).log_determinants()
+        deviance = log_v + self.yPy + self.degrees(with_fixed=with_fixed) * np.log(2.0 * np.pi)
         return float(-0.5 * (deviance + log_fixed if with_fixed else deviance))
+
+    def of_likelihood(self, *, with_fixed: bool) -> Point:
+        """Return the point with the determinants and traces of the likelihood: this one."""
+        return self
+
+    def degrees(self, *, with_fixed: bool) -> int:
+        """Return the number of rows, less that of the fixed effects if `with_fixed`."""
+        n = sum(group.n for group in self.equations.sums.groups)
+        return n - self._n_fixed if with_fixed else n
+
+    @property
+    def _n_fixed(self) -> int:
+        sums = self.equations.sums
+        stats = sums.groups[0]
+        return stats.n_fixed + sum(stats.sizes[c] for c in sums.fixed)
 
     def traces_of_parts(self, *, with_fixed: bool) -> FloatArray:
         """Return tr(C⁻¹D) of each part; of the effects alone if not `with_fixed`."""

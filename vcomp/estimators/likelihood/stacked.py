@@ -130,23 +130,19 @@ class StackedForms:
 
 
 class Stacked(Protocol):
-    """Sums over the rows of B data sets of one model, and forms of V⁻¹."""
+    """Sums over the rows of B data sets of one model, and forms of V⁻¹.
 
-    @property
-    def n_fixed(self) -> int:
-        """Number of columns of X."""
+    Attributes
+    ----------
+    n_fixed : number of columns of X
+    n, sizes : (B,) numbers of rows and (B, k) of groups of the terms
+    XX : (B or 1, p, p) cross-products of the columns of X, in units of their own
+    """
 
-    @property
-    def n(self) -> FloatArray:
-        """(B,) numbers of rows."""
-
-    @property
-    def sizes(self) -> FloatArray:
-        """(B, k) numbers of groups of the terms."""
-
-    @property
-    def XX(self) -> FloatArray:
-        """(B or 1, p, p) cross-products of the columns of X."""
+    n_fixed: int
+    n: FloatArray
+    sizes: FloatArray
+    XX: FloatArray
 
     def __len__(self) -> int:
         """Return the number of data sets."""
@@ -450,30 +446,12 @@ class StackedEquations:
         self.rest = [t for t in range(len(stack.blocks)) if t != stack.lead]
         self._blocks = stack.blocks[self.rest]
         self._is_fixed: BoolArray = stack.blocks.sum(axis=0) == 0.0
+        self.n, self.sizes, self.n_fixed = stack.n, stack.sizes, stack.n_fixed
+        of_fixed = slice(stack.whole.shape[1] - stack.n_fixed, None)
+        self.XX = stack.whole[:, of_fixed, of_fixed]
 
     def __len__(self) -> int:
         return len(self.stack)
-
-    @property
-    def n(self) -> FloatArray:
-        """(B,) numbers of rows."""
-        return self.stack.n
-
-    @property
-    def sizes(self) -> FloatArray:
-        """(B, k) numbers of groups of the terms."""
-        return self.stack.sizes
-
-    @property
-    def n_fixed(self) -> int:
-        """Number of columns of X."""
-        return self.stack.n_fixed
-
-    @property
-    def XX(self) -> FloatArray:
-        """(B or 1, p, p) cross-products of the columns of X, in units of their own."""
-        p = self.n_fixed
-        return self.stack.whole[:, -p:, -p:] if p else np.zeros((1, 0, 0))
 
     def take(self, chosen: LongArray) -> StackedEquations:
         """Return the equations of some data sets, also repeatedly."""

@@ -16,9 +16,14 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood.engine import FixedForms
+from vcomp.estimators.likelihood.engine import Squares
 from vcomp.estimators.likelihood.equations import Equations
 from vcomp.estimators.likelihood.point import Point
+from vcomp.estimators.likelihood.totals import (
+    average_of_terms,
+    score_of_terms,
+    with_residual_forms,
+)
 from vcomp.numerics import in_threads, limited_blas
 
 
@@ -125,24 +130,9 @@ _CHEAP_PRODUCTS = 4e9
 """Multiplications up to which ‖Z_t'Q Z_u‖² of a small component is computed column by column."""
 
 
-def _variances(equations: Equations, v: FloatArray) -> list[FloatArray]:
+def variances(equations: Equations, v: FloatArray) -> list[FloatArray]:
     """Return the components of the terms of the equations, as matrices."""
     return [np.array([[v[t]]]) for (t,) in equations.sums.terms]
-
-
-def refined_forms(equations: Equations, v: FloatArray) -> FixedForms:
-    """Return X'V⁻¹V_tV⁻¹X of all components, next to a small residual too.
-
-    Parameters
-    ----------
-    equations : of all terms
-    v : (k + 1,) components, all positive, the residual last
-    """
-    point = Point(equations, v[-1:], _variances(equations, v))
-    forms = point.fixed_forms()
-    first = np.empty_like(forms)
-    first[[-1, *(t for (t,) in equations.sums.terms)]] = forms
-    return FixedForms(point.fixed_effects()[1], first)
 
 
 class TermPoint(Point):
@@ -154,6 +144,7 @@ class TermPoint(Point):
     v : (k + 1,) components, the residual last; a term with an infinite one has fixed effects, and
         its forms of P are zero
     like : the point of another response of the same rows at `v`, whose factor is shared
+    inner : returns the point of the random terms alone at components, with a factor of many levels
 
     Raises
     ------
@@ -162,15 +153,83 @@ class TermPoint(Point):
     """
 
     def __init__(
-        self, equations: Equations, v: FloatArray, *, like: TermPoint | None = None
+        self,
+        equations: Equations,
+        v: FloatArray,
+        *,
+        like: TermPoint | None = None,
+        inner: Callable[[FloatArray], TermPoint] | None = None,
     ) -> None:
-        self.v, self.stats = v, equations.sums.groups[0]
+        self.v, self.stats, self._inner = v, equations.sums.groups[0], inner
         self.places = equations.places
         self.active = tuple(self.places)
         self._positive = [t for (t,) in equations.sums.terms]
         self._at_zero = [t for t in range(self.stats.n_terms) if v[t] == 0.0]
-        super().__init__(equations, v[-1:], _variances(equations, v), refined=False, like=like)
+        super().__init__(equations, v[-1:], variances(equations, v), refined=False, like=like)
         self._traces: dict[bool, FloatArray] = {} if like is None else like._traces
+
+    @cached_property
+    def components(self) -> FloatArray:
+        """The components of the random terms and of the residual."""
+        return np.append(self.v[self._random_terms], self.residual)
+
+    def of_likelihood(self, *, with_fixed: bool) -> TermPoint:
+        """Return the point from which forms of P follow, or of V⁻¹ if not `with_fixed`."""
+        if with_fixed or self._inner is None:
+            return self
+        return self._inner(self.components)
+
+    # Value, score, informations -----------------------------------------------------------------
+
+    def likelihood_traces(self, *, with_fixed: bool) -> FloatArray:
+        """Return tr(QV_t) of each random term."""
+        traces = self.of_likelihood(with_fixed=with_fixed).traces(with_fixed=with_fixed)
+        return traces[: len(self._random_terms)]
+
+    def score(self, *, with_fixed: bool) -> FloatArray:
+        """Return the likelihood score, eq. (5.3); that of the residual follows as in (5.9)."""
+        traces, total = self.likelihood_traces(with_fixed=with_fixed), self.yPy
+        degrees = self.degrees(with_fixed=with_fixed)
+        return score_of_terms(self.PZy, traces, total, degrees, self.components)
+
+    def average(self) -> FloatArray:
+        """Return the average information ½ y'P V_t P V_u P y."""
+        return average_of_terms(self.PZy, self.forms, self.yPy, self.components)
+
+    def likelihood_squares(self, *, with_fixed: bool, positive_only: bool = False) -> Squares:
+        """Return tr(Q V_t Q V_u), from squared norms of the blocks of Z'QZ.
+
+        Those of components at zero are left nan if `positive_only`.
+        """
+        point, k = self.of_likelihood(with_fixed=with_fixed), len(self._random_terms)
+        traces = point.traces(with_fixed=with_fixed)
+        squares = point.squares(traces, with_fixed=with_fixed, positive_only=positive_only)
+        return Squares(self.components, traces[:k], squares[:k, :k])
+
+    def expected(self, *, with_fixed: bool, known: Squares | None = None) -> FloatArray:
+        """Return ½ tr(Q V_t Q V_u), eq. (5.4); nan for terms without squares.
+
+        Parameters
+        ----------
+        with_fixed : whether of P, not of V⁻¹
+        known : squares, also of another point; None computes them
+        """
+        known, k = (
+            known or self.likelihood_squares(with_fixed=with_fixed),
+            self.components.size - 1,
+        )
+        kept = np.flatnonzero(~np.isnan(np.diagonal(known.squares)))
+        whole = [*kept, k]
+        information = np.full((k + 1, k + 1), np.nan)
+        information[np.ix_(whole, whole)] = 0.5 * with_residual_forms(
+            known.squares[np.ix_(kept, kept)],
+            known.traces[kept],
+            float(self.degrees(with_fixed=with_fixed)),
+            known.v[whole],
+        )
+        return information
+
+    # Solutions ----------------------------------------------------------------------------------
 
     def effects_of(self, term: int) -> FloatArray:
         """Return û of a term with a positive component."""

@@ -241,6 +241,58 @@ class Totals:
         return self.squares - 2.0 * twice + both
 
 
+def last_form(total: FloatArray | float, forms: FloatArray, c: FloatArray) -> FloatArray:
+    """Return the residual's form: Σ c_l f_l over all components is `total`, eq. (5.9)."""
+    return (total - np.tensordot(c[:-1], forms, axes=1)) / c[-1]
+
+
+def with_residual_forms(
+    squares: FloatArray, traces: FloatArray, total: FloatArray | float, c: FloatArray
+) -> FloatArray:
+    """Return the forms with two K's of all components from those of the terms, eq. (5.9).
+
+    Parameters
+    ----------
+    squares : (k, k, …) forms with K_l and K_m of two terms
+    traces : (k, …) forms with K_l of one term
+    total : the form without K
+    c : (k + 1,) components
+    """
+    k = traces.shape[0]
+    whole = np.empty((k + 1, k + 1, *traces.shape[1:]))
+    whole[:k, :k] = squares
+    mixed = last_form(traces, squares.swapaxes(0, 1), c) if k else traces
+    whole[:k, k] = mixed
+    whole[k, :k] = mixed.swapaxes(-1, -2) if mixed.ndim == 3 else mixed
+    whole[k, k] = last_form(last_form(total, traces, c), mixed, c)
+    return whole
+
+
+def score_of_terms(
+    PZy: Sequence[FloatArray], traces: FloatArray, total: float, degrees: float, v: FloatArray
+) -> FloatArray:
+    """Return the score, eq. (5.3), from Z_t'Py and tr(QV_t) of the terms.
+
+    Parameters
+    ----------
+    PZy, traces : of each term
+    total, degrees : y'Py, and the rows less the fixed effects for the restricted likelihood
+    v : (k + 1,) components
+    """
+    forms = 0.5 * (np.array([r @ r for r in PZy]) - traces)
+    return np.append(forms, last_form(0.5 * (total - degrees), forms, v))
+
+
+def average_of_terms(
+    PZy: Sequence[FloatArray], forms: FloatArray, total: float, v: FloatArray
+) -> FloatArray:
+    """Return the average information, eq. (5.5), from Z_t'Py and their forms in P.
+
+    For the residual, P(Σ σ²_t V_t + σ²_e I)P = P gives y'P P V_u P y without the rows.
+    """
+    return 0.5 * with_residual_forms(forms, np.array([r @ r for r in PZy]), total, v)
+
+
 class FormsLikelihood(LastPoint[AnyPoint], ExactEngine, SummedEngine):
     """Base of engines whose points have :class:`Totals`: value, score and informations."""
 

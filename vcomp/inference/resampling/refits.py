@@ -27,7 +27,6 @@ from vcomp.estimators.likelihood import (
     LikelihoodEngine,
     LikelihoodMethod,
     MatricesLikelihood,
-    Stacked,
     StackedEquations,
     StackedLikelihood,
     StackedStrata,
@@ -385,7 +384,7 @@ class _Climbs:
         is_auto = options.engine == "auto"
         return cls(first, known.held, options.is_restricted, recipe.once, is_auto)
 
-    def maxima(self, sums: Stacked) -> list[Refitted | None]:
+    def maxima(self, sums: StackedEquations | StackedStrata) -> list[Refitted | None]:
         """Return the maxima; None where one is not certain."""
         try:
             likelihoods = StackedLikelihood(sums, reml=self.reml)
