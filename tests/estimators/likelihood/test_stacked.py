@@ -125,9 +125,7 @@ def test_data_that_do_not_determine_the_components_are_left_to_others():
     columns = np.vstack([np.ones(20), data["x"], data["y"]])
     tables = StackTables.of(StackLayout.of((5, 4, 20), 2), codes, columns)
     stack = Stack.of([tables], np.ones(2))
-    found = maximise_stack(
-        likelihoods(stack, reml=True), np.ones(4), np.zeros(4, dtype=bool)
-    )
+    found = maximise_stack(likelihoods(stack, reml=True), np.ones(4), np.zeros(4, dtype=bool))
     assert not found.found.any()
 
 
@@ -211,9 +209,7 @@ def test_maxima_of_responses_in_any_unit_are_the_same(unit, start):
     scaled = [data.assign(y=unit * data["y"]) for data in frames]
     held = np.zeros(4, dtype=bool)
     one, other = (
-        maximise_stack(
-            likelihoods(stack_of(*data)[0], reml=True), u**2 * np.array(start), held
-        )
+        maximise_stack(likelihoods(stack_of(*data)[0], reml=True), u**2 * np.array(start), held)
         for data, u in ((frames, 1.0), (scaled, unit))
     )
     np.testing.assert_array_equal(one.found, other.found)
@@ -240,9 +236,7 @@ def test_tables_with_about_as_many_effects_as_rows_are_left_out():
     frames = [frame(s, n=40).assign(a=cell // 6, b=cell % 6) for s in range(6)]
     stack, _ = stack_of(*frames, frame(7, n=40))
     start, held = np.array([1.0, 1.0, 1.0, 1.0]), np.zeros(4, dtype=bool)
-    assert (
-        maximise_stack(likelihoods(stack, reml=True), start, held, once=True).found[:6].any()
-    )
+    assert maximise_stack(likelihoods(stack, reml=True), start, held, once=True).found[:6].any()
     assert not maximise_stack(likelihoods(stack, reml=True), start, held).found[:6].any()
 
 
