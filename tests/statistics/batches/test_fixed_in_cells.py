@@ -59,6 +59,7 @@ def test_factors_of_many_levels(models: int, random: str, missing: float) -> Non
     _check_same(f"score ~ C(model) + {random}", data)
 
 
+@pytest.mark.slow
 def test_sums_of_sparse_columns_count_the_rows_of_cells() -> None:
     """Two factors of several columns, sparse in tables of this size."""
     data = _scores(60, 300, 2, 0.1)
