@@ -526,11 +526,9 @@ class StackedEquations:
         slopes = np.empty((*v.shape, stack.n_fixed))
         slopes[:, :-1] = -solved[:, :, fixed] / s[:, :, None]
         slopes[:, -1] = -(v[:, None, :-1] @ slopes[:, :-1])[:, 0] / s
-        quadratics, twice = (
-            quadratics / s**2,
-            0.5 * (twice + twice.swapaxes(1, 2)) / s[:, :, None] ** 3,
-        )
-        traces, squares = traces / s, squares / s[:, :, None] ** 2
+        quadratics, traces = quadratics / s**2, traces / s
+        twice = 0.5 * (twice + twice.swapaxes(1, 2)) / s[:, :, None] ** 3
+        squares = squares / s[:, :, None] ** 2
         return StackedForms(
             log_det=log_det + 2.0 * np.log(scale).sum() if reml else log_det,
             rss=total,
@@ -615,7 +613,7 @@ def _dot(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def _of_residual(forms: FloatArray, total: FloatArray, v: FloatArray) -> FloatArray:
-    """Return the forms of all components from those of the terms and Σ v_tform_t."""
+    """Return the forms of all components from those of the terms, eq. (5.9)."""
     rest = (total - _dot(v[:, :-1], forms)) / v[:, -1]
     return np.concatenate([forms, rest[:, None]], axis=1)
 

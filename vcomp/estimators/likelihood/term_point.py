@@ -214,10 +214,8 @@ class TermPoint(Point):
         with_fixed : whether of P, not of V⁻¹
         known : squares, also of another point; None computes them
         """
-        known, k = (
-            known or self.likelihood_squares(with_fixed=with_fixed),
-            self.components.size - 1,
-        )
+        known = known or self.likelihood_squares(with_fixed=with_fixed)
+        k = known.v.size - 1
         kept = np.flatnonzero(~np.isnan(np.diagonal(known.squares)))
         whole = [*kept, k]
         information = np.full((k + 1, k + 1), np.nan)
