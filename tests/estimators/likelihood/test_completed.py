@@ -91,6 +91,27 @@ def test_few_holes_are_solved_for_exactly(name, reml):
             )
 
 
+@pytest.mark.parametrize("kind", ["expected", "observed"])
+def test_another_information_is_that_of_the_blocked_engine(kind):
+    """By the advice of the refusal; ½ tr(PV_tPV_u) with matrices of the order of the rows."""
+    name = next(iter(FORMULAS))
+    ours, blocked = engines(name, reml=True)
+    v = next(points(len(blocked.sizes) + 1))
+    with pytest.raises(vcomp.EstimationError, match=rf"not the {kind} one; use engine='blocked'"):
+        ours.information(v, kind)
+    data = frame_of(name, 0.1)
+    rows = vcomp.VarianceComponentsModel(FORMULAS[name], data).statistics.cells
+    kernels = [(c[:, None] == c).astype(float) for c in rows.codes] + [np.eye(len(data))]
+    W = np.linalg.inv(sum(s * K for s, K in zip(v, kernels, strict=True)))
+    P = W - W @ rows.X @ np.linalg.solve(rows.X.T @ W @ rows.X, rows.X.T @ W)
+    moved = [P @ K for K in kernels]
+    expected = 0.5 * np.array([[(a * b.T).sum() for b in moved] for a in moved])
+    if kind == "observed":
+        expected = 2.0 * ours.information(v, "average") - expected
+    found = blocked.information(v, kind)
+    np.testing.assert_allclose(found, expected, atol=1e-9 * np.abs(expected).max())
+
+
 def test_matrix_of_the_holes_is_that_of_the_grid():
     """P_mm and [P V_t P]_mm against the inverse of the whole grid's covariance, written out."""
     name = "per document"

@@ -14,8 +14,8 @@ from vcomp.estimators.likelihood.stacked import (
     StackedDerivatives,
     _bounded_steps,
     _Climb,
-    inverses_or_nan,
 )
+from vcomp.estimators.likelihood.stacked_forms import inverses_or_nan
 from vcomp.statistics import Stack, StackLayout, StackTables
 
 FORMULA = "y ~ x + (1|a) + (1|b) + (1|a:b)"

@@ -39,9 +39,9 @@ from .prediction_errors import predicted_columns as predicted_columns
 from .prediction_errors import prediction_variances as prediction_variances
 from .sparse_equations import SparseSystem as SparseSystem
 from .sparse_equations import build_sparse_equations as build_sparse_equations
-from .stacked import StackedEquations as StackedEquations
 from .stacked import StackedLikelihood as StackedLikelihood
 from .stacked import maximise_stack as maximise_stack
-from .stacked_strata import StackedStrata as StackedStrata
+from .stacked_forms import StackedEquations as StackedEquations
+from .stacked_forms import StackedStrata as StackedStrata
 from .surface import NodeValues as NodeValues
 from .surface import surface_maxima as surface_maxima

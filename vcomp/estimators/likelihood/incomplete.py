@@ -16,16 +16,11 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood.engine import (
-    FixedForms,
-    InformationKind,
-    Solution,
-)
+from vcomp.estimators.likelihood.engine import FixedForms, InformationKind, Solution
 from vcomp.estimators.likelihood.fixed_part import CrossProductsEngine
 from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.estimators.likelihood.strata_likelihood import over_axes, single_cells
 from vcomp.estimators.likelihood.totals import FormsLikelihood, Totals
-from vcomp.exceptions import EstimationError
 from vcomp.numerics import Positive
 from vcomp.numerics.kernels import group_sums
 from vcomp.statistics import (
@@ -291,13 +286,6 @@ class CompletedLikelihood(FormsLikelihood["_HolesPoint"], CrossProductsEngine):
 
     def _total(self, point: _HolesPoint) -> Totals:
         return point.total
-
-    def _squares(self, point: _HolesPoint) -> Totals:
-        """Refuse: only the average information is computed."""
-        raise EstimationError(
-            "only the average information of a grid with empty cells is computed; "
-            "engine='blocked' computes all"
-        )
 
     def _traces(self, point: _HolesPoint) -> FloatArray:
         """Return tr(V⁻¹V_t), (k + 1,), eq. (4.2)."""

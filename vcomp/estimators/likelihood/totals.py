@@ -26,6 +26,7 @@ from vcomp.estimators.likelihood.engine import (
     SummedEngine,
 )
 from vcomp.estimators.likelihood.starts import EffectForms
+from vcomp.exceptions import EstimationError
 from vcomp.numerics import Positive, solve, solve_positive
 from vcomp.statistics import StratumStatistics
 
@@ -323,7 +324,17 @@ class FormsLikelihood(LastPoint[AnyPoint], ExactEngine, SummedEngine):
         Parameters
         ----------
         positive_only : has no effect, as components at zero cost nothing extra
+
+        Raises
+        ------
+        EstimationError
+            If the kind is not among `kinds`.
         """
+        if kind not in self.kinds:
+            raise EstimationError(
+                f"the {self.name} engine computes the average information of these data only, not "
+                f"the {kind} one; use engine='blocked', which computes all"
+            )
         point = self._at(v)
         average = self._average(point)
         if kind == "average":
