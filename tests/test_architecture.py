@@ -146,7 +146,6 @@ EVALUATORS = {
 }
 
 OF_EVALUATORS = {
-    "TermPoint": "the elimination of intercepts, with derivatives of its own",
     "MatricesPoint": "the elimination for principal effects",
     "BlockedLikelihood": "values of the elimination",
     "MatricesLikelihood": "values of the elimination",

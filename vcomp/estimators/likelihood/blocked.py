@@ -36,7 +36,6 @@ from vcomp.estimators.likelihood.fixed_part import (
 from vcomp.estimators.likelihood.starts import EffectForms
 from vcomp.estimators.likelihood.surface import NodeValues
 from vcomp.estimators.likelihood.term_point import TermPoint
-from vcomp.estimators.likelihood.totals import last_form
 from vcomp.numerics import limited_blas
 from vcomp.statistics import CrossProducts, Statistics, WideProducts
 
@@ -228,7 +227,8 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
             if kind == "average":
                 return average
             known = point.likelihood_squares(with_fixed=self.reml, positive_only=positive_only)
-            expected = point.expected(with_fixed=self.reml, known=known)
+            squares = point.squares_of_components(with_fixed=self.reml, known=known)
+        expected = 0.5 * squares
         return expected if kind == "expected" else 2.0 * average - expected
 
     def curvature(
@@ -248,7 +248,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
                 return None
             here = point.likelihood_squares(with_fixed=self.reml, positive_only=True)
             here = replace(here, decrement=decrement)
-        expected = point.expected(with_fixed=self.reml, known=here)
+        expected = 0.5 * point.squares_of_components(with_fixed=self.reml, known=here)
         if here.is_exact and decrement > _FAR:
             return Curvature("Fisher", expected, here)
         return Curvature("Newton", 2.0 * point.average() - expected, here)
@@ -291,9 +291,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
 
     def quadratics(self, v: FloatArray) -> FloatArray:
         """Return y'P V_t P y at `v`, the residual last."""
-        point = self.point(v)
-        squares = np.array([r @ r for r in point.PZy])
-        return np.append(squares, last_form(point.yPy, squares, point.components))
+        return self.point(v).quadratics.copy()
 
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
         """Return forms of X in V⁻¹ at `v`, the second ones if requested.

@@ -45,7 +45,7 @@ from vcomp.estimators.likelihood.iterative_context import (
 )
 from vcomp.estimators.likelihood.iterative_point import IterativePoint
 from vcomp.estimators.likelihood.sparse_equations import SparseEquations, build_sparse_equations
-from vcomp.estimators.likelihood.totals import average_of_terms, score_of_terms
+from vcomp.estimators.likelihood.totals import last_form, with_residual_forms
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import PATIENCE, available_bytes, check_memory, check_seconds
 from vcomp.numerics.sparse import Probes, Rademacher
@@ -188,8 +188,9 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         """Return score and average information at `v`; the value is nan."""
         point = self._at(v)
         traces = point.traces(reml=self.reml).mean(axis=1)
-        score = score_of_terms(point.PZy, traces, point.yPy, self._degrees, point.v)
-        return Derivatives(np.nan, score, _average(point))
+        score = 0.5 * (_quadratics(point) - traces)
+        residual = last_form(0.5 * (point.yPy - self._degrees), score, point.v)
+        return Derivatives(np.nan, np.append(score, residual), _average(point))
 
     def information(
         self, v: FloatArray, kind: InformationKind = "average", *, positive_only: bool = False
@@ -546,8 +547,14 @@ class SeriesLikelihood(IterativeLikelihood):
         return x
 
 
+def _quadratics(point: IterativePoint) -> FloatArray:
+    """Return y'PV_tPy of each term."""
+    return np.array([r @ r for r in point.PZy])
+
+
 def _average(point: IterativePoint) -> FloatArray:
-    return average_of_terms(point.PZy, point.forms, point.yPy, point.v)
+    # P(Σ σ²_t V_t + σ²_e I)P = P gives y'P P V_u P y without the rows.
+    return 0.5 * with_residual_forms(point.forms, _quadratics(point), point.yPy, point.v)
 
 
 def _covariance_of_mean(samples: FloatArray) -> FloatArray:

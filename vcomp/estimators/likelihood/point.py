@@ -375,37 +375,50 @@ class Point:
             bent[at, at] = 2.0 * np.tensordot(G @ QE, (QE @ Q).swapaxes(1, 2), ((1, 2), (1, 2)))
         return bent
 
-    def _log_slopes(self, with_fixed: bool) -> FloatArray:
-        """Return the first derivatives of the log-determinants by θ: tr(QV_j)."""
+    @cached_property
+    def quadratics(self) -> FloatArray:
+        """The forms y'PV_jPy of the components."""
+        return -self._slopes.T @ self._solved[2]
+
+    def traces_of_components(self, *, with_fixed: bool) -> FloatArray:
+        """Return tr(QV_j) of the components: derivatives of the log-determinants."""
         traces = self.traces_of_parts(with_fixed=with_fixed)
-        sums, first = self.equations.sums, self._slopes.T @ traces
-        first[: self.residuals.size] += [group.n for group in sums.groups] / self.residuals
+        sums, found = self.equations.sums, self._slopes.T @ traces
+        found[: self.residuals.size] += [group.n for group in sums.groups] / self.residuals
         for (at, Q, E, _), term in zip(self._terms(), sums.terms, strict=True):
-            first[at] += sums.groups[0].sizes[term[0]] * np.trace(Q @ E, axis1=1, axis2=2)
-        return first
+            found[at] += sums.groups[0].sizes[term[0]] * np.trace(Q @ E, axis1=1, axis2=2)
+        return found
 
-    def score(self, *, with_fixed: bool) -> FloatArray:
-        """Return the derivatives of the log-likelihood by the components, eq. (5.3)."""
-        return -0.5 * (self._log_slopes(with_fixed) + self._slopes.T @ self._solved[2])
-
-    def expected(self, *, with_fixed: bool) -> FloatArray:
-        """Return ½ tr(QV_jQV_k), eq. (5.4): of the second derivatives of the log-determinants."""
+    def squares_of_components(self, *, with_fixed: bool) -> FloatArray:
+        """Return tr(QV_jQV_k), of second derivatives of the log-determinants."""
         sums, slopes, r = self.equations.sums, self._slopes, self.residuals.size
         squares = self.squares_of_parts(with_fixed=with_fixed)
         found = slopes.T @ squares @ slopes
         found -= self._bent(self.traces_of_parts(with_fixed=with_fixed))
-        found *= 0.5
         n = np.array([group.n for group in sums.groups])
-        found[np.diag_indices(r)] += 0.5 * n / self.residuals**2
+        found[np.diag_indices(r)] += n / self.residuals**2
         for (at, Q, E, _), term in zip(self._terms(), sums.terms, strict=True):
             q, QE = sums.groups[0].sizes[term[0]], Q @ E
-            found[at, at] += 0.5 * q * np.tensordot(QE, QE.swapaxes(1, 2), ((1, 2), (1, 2)))
+            found[at, at] += q * np.tensordot(QE, QE.swapaxes(1, 2), ((1, 2), (1, 2)))
         return found
 
-    def average(self) -> FloatArray:
-        """Return ½ y'PV_jPV_kPy, eq. (5.5), a quarter of the second derivatives of y'Py."""
+    @cached_property
+    def products(self) -> FloatArray:
+        """The forms y'PV_jPV_kPy of the components, half the second derivatives of y'Py."""
         bent = self._bent(self._solved[2])
-        return 0.25 * (bent - 2.0 * self._slopes.T @ self._crossed @ self._slopes)
+        return 0.5 * bent - self._slopes.T @ self._crossed @ self._slopes
+
+    def score(self, *, with_fixed: bool) -> FloatArray:
+        """Return the derivatives of the log-likelihood by the components, eq. (5.3)."""
+        return 0.5 * (self.quadratics - self.traces_of_components(with_fixed=with_fixed))
+
+    def expected(self, *, with_fixed: bool) -> FloatArray:
+        """Return ½ tr(QV_jQV_k), eq. (5.4)."""
+        return 0.5 * self.squares_of_components(with_fixed=with_fixed)
+
+    def average(self) -> FloatArray:
+        """Return ½ y'PV_jPV_kPy, eq. (5.5)."""
+        return 0.5 * self.products
 
     # Fixed and predicted effects ----------------------------------------------------------------
 

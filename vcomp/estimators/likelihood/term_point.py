@@ -20,8 +20,7 @@ from vcomp.estimators.likelihood.engine import Squares
 from vcomp.estimators.likelihood.equations import Equations
 from vcomp.estimators.likelihood.point import Point
 from vcomp.estimators.likelihood.totals import (
-    average_of_terms,
-    score_of_terms,
+    last_form,
     with_residual_forms,
 )
 from vcomp.numerics import in_threads, limited_blas
@@ -179,25 +178,27 @@ class TermPoint(Point):
             return self
         return self._inner(self.components)
 
-    # Value, score, informations -----------------------------------------------------------------
+    # Forms of the components, the residual last ------------------------------------------------
+
+    @cached_property
+    def quadratics(self) -> FloatArray:
+        """The forms y'PV_tPy."""
+        forms = np.array([r @ r for r in self.PZy])
+        return np.append(forms, last_form(self.yPy, forms, self.components))
 
     def likelihood_traces(self, *, with_fixed: bool) -> FloatArray:
         """Return tr(QV_t) of each random term."""
         traces = self.of_likelihood(with_fixed=with_fixed).traces(with_fixed=with_fixed)
         return traces[: len(self._random_terms)]
 
-    def score(self, *, with_fixed: bool) -> FloatArray:
-        """Return the likelihood score, eq. (5.3); that of the residual follows as in (5.9)."""
-        traces, total = self.likelihood_traces(with_fixed=with_fixed), self.yPy
-        degrees = self.degrees(with_fixed=with_fixed)
-        return score_of_terms(self.PZy, traces, total, degrees, self.components)
-
-    def average(self) -> FloatArray:
-        """Return the average information ½ y'P V_t P V_u P y."""
-        return average_of_terms(self.PZy, self.forms, self.yPy, self.components)
+    def traces_of_components(self, *, with_fixed: bool) -> FloatArray:
+        """Return tr(QV_t)."""
+        traces, degrees = self.likelihood_traces(with_fixed=with_fixed), self.degrees
+        total = float(degrees(with_fixed=with_fixed))
+        return np.append(traces, last_form(total, traces, self.components))
 
     def likelihood_squares(self, *, with_fixed: bool, positive_only: bool = False) -> Squares:
-        """Return tr(Q V_t Q V_u), from squared norms of the blocks of Z'QZ.
+        """Return tr(QV_tQV_u) of the random terms, from squared norms of the blocks of Z'QZ.
 
         Those of components at zero are left nan if `positive_only`.
         """
@@ -206,26 +207,34 @@ class TermPoint(Point):
         squares = point.squares(traces, with_fixed=with_fixed, positive_only=positive_only)
         return Squares(self.components, traces[:k], squares[:k, :k])
 
-    def expected(self, *, with_fixed: bool, known: Squares | None = None) -> FloatArray:
-        """Return ½ tr(Q V_t Q V_u), eq. (5.4); nan for terms without squares.
+    def squares_of_components(
+        self, *, with_fixed: bool, known: Squares | None = None
+    ) -> FloatArray:
+        """Return tr(QV_tQV_u); nan for terms without squares.
 
         Parameters
         ----------
-        with_fixed : whether of P, not of V⁻¹
+        with_fixed : whether Q is P; else V⁻¹
         known : squares, also of another point; None computes them
         """
         known = known or self.likelihood_squares(with_fixed=with_fixed)
         k = known.v.size - 1
         kept = np.flatnonzero(~np.isnan(np.diagonal(known.squares)))
         whole = [*kept, k]
-        information = np.full((k + 1, k + 1), np.nan)
-        information[np.ix_(whole, whole)] = 0.5 * with_residual_forms(
+        found = np.full((k + 1, k + 1), np.nan)
+        found[np.ix_(whole, whole)] = with_residual_forms(
             known.squares[np.ix_(kept, kept)],
             known.traces[kept],
             float(self.degrees(with_fixed=with_fixed)),
             known.v[whole],
         )
-        return information
+        return found
+
+    @cached_property
+    def products(self) -> FloatArray:
+        """The forms y'PV_tPV_uPy."""
+        # P(Σ σ²_t V_t + σ²_e I)P = P gives y'P P V_u P y without the rows.
+        return with_residual_forms(self.forms, self.quadratics[:-1], self.yPy, self.components)
 
     # Solutions ----------------------------------------------------------------------------------
 

@@ -269,31 +269,6 @@ def with_residual_forms(
     return whole
 
 
-def score_of_terms(
-    PZy: Sequence[FloatArray], traces: FloatArray, total: float, degrees: float, v: FloatArray
-) -> FloatArray:
-    """Return the score, eq. (5.3), from Z_t'Py and tr(QV_t) of the terms.
-
-    Parameters
-    ----------
-    PZy, traces : of each term
-    total, degrees : y'Py, and the rows less the fixed effects for the restricted likelihood
-    v : (k + 1,) components
-    """
-    forms = 0.5 * (np.array([r @ r for r in PZy]) - traces)
-    return np.append(forms, last_form(0.5 * (total - degrees), forms, v))
-
-
-def average_of_terms(
-    PZy: Sequence[FloatArray], forms: FloatArray, total: float, v: FloatArray
-) -> FloatArray:
-    """Return the average information, eq. (5.5), from Z_t'Py and their forms in P.
-
-    For the residual, P(Σ σ²_t V_t + σ²_e I)P = P gives y'P P V_u P y without the rows.
-    """
-    return 0.5 * with_residual_forms(forms, np.array([r @ r for r in PZy]), total, v)
-
-
 class FormsLikelihood(LastPoint[AnyPoint], ExactEngine, SummedEngine):
     """Base of engines whose points have :class:`Totals`: value, score and informations."""
 
