@@ -94,7 +94,7 @@ def test_the_package_is_typed():
 
 
 @pytest.mark.parametrize(
-    "folder", ["cli", "ctt", "gtheory", "inference/hypotheses", "ir", "model", "plots"]
+    "folder", ["cli", "gtheory", "inference/hypotheses", "ir", "model", "plots", "studies"]
 )
 def test_only_display_formats_numbers(folder):
     """A format specification for numbers elsewhere would let two pages show one number twice."""

@@ -9,12 +9,6 @@ from .api import compare as compare
 from .api import diagnose as diagnose
 from .api import fit as fit
 from .api import gstudy as gstudy
-from .ctt import cronbach_alpha as cronbach_alpha
-from .ctt import icc as icc
-from .ctt import item_analysis as item_analysis
-from .ctt import reliability as reliability
-from .ctt import spearman_brown as spearman_brown
-from .ctt import spearman_brown_factor as spearman_brown_factor
 from .exceptions import DataError as DataError
 from .exceptions import DesignError as DesignError
 from .exceptions import EstimationError as EstimationError
@@ -35,6 +29,12 @@ from .model import accumulate as accumulate
 from .multivariate import MultivariateResults as MultivariateResults
 from .multivariate import fit_multivariate as fit_multivariate
 from .studies import compare_measures as compare_measures
+from .studies import cronbach_alpha as cronbach_alpha
+from .studies import icc as icc
+from .studies import item_analysis as item_analysis
+from .studies import reliability as reliability
+from .studies import spearman_brown as spearman_brown
+from .studies import spearman_brown_factor as spearman_brown_factor
 from .studies import subsample_study as subsample_study
 
 __version__: str

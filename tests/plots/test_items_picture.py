@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from vcomp import plots
-from vcomp.ctt.items import item_analysis
 from vcomp.exceptions import DataError
+from vcomp.studies.items import item_analysis
 
 SCORES = np.random.default_rng(0).normal(size=(30, 1)) + np.random.default_rng(1).normal(
     size=(30, 6)

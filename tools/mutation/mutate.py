@@ -49,11 +49,9 @@ ROOMS = (
     "gtheory",
     "statistics",
     "numerics",
-    "ctt",
     "design",
     "multivariate",
     "model",
-    "presets",
     "evals",
     "studies",
 )

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from vcomp import display, presets
+import vcomp
+from vcomp import display
 from vcomp.cli.command_options import command, options_of
 from vcomp.cli.inputs import (
     PUBLISHED,
@@ -203,7 +204,7 @@ _RESULT = click.Argument(["result"], required=False, type=click.Path(path_type=P
     _RESULT,
     PUBLISHED,
     options_of(
-        "vcomp.presets:gauge_rr",
+        "vcomp.studies:gauge_rr",
         left_out="res",
         part="The facet of the parts.",
         operator="The facet of the operators.",
@@ -223,7 +224,7 @@ def gauge(result: Path | None, published: Any, how: dict[str, Any], shown: Shown
     vcomp gauge --mean-squares 'part=9.818 operator=1.584 part:operator=.0199 Residual=.046' \
         --sizes 'part=10 operator=3 replicate=3' --part part --operator operator
     """
-    study = presets.gauge_rr(stored_or_published(result, published), **how)
+    study = vcomp.presets.gauge_rr(stored_or_published(result, published), **how)
     shown.result(study, study.table.reset_index())
 
 
@@ -232,7 +233,7 @@ def gauge(result: Path | None, published: Any, how: dict[str, Any], shown: Shown
     click.Argument(["arguments"], nargs=-1, metavar="[RESULT.json] [FACET=N]…"),
     PUBLISHED,
     options_of(
-        "vcomp.presets:precision",
+        "vcomp.studies:precision",
         left_out="res labels sizes",
         interval="How intervals are made: satterthwaite, auto, mls, robust, log, wald.  "
         "[default: satterthwaite]",
@@ -254,7 +255,7 @@ def precision(arguments: Sequence[str], published: Any, how: dict[str, Any], sho
         --sizes 'day=20 run=2 replicate=2' --mean 50
     """
     result, sizes = _result_and_sizes(arguments)
-    study = presets.precision(
+    study = vcomp.presets.precision(
         stored_or_published(result, published), sizes=single_sizes(sizes), **how
     )
     shown.result(study, study.table.reset_index())

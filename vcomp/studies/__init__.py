@@ -1,4 +1,7 @@
-"""Studies that fit several times: of measures, random subsets, assessors and documents."""
+"""Studies of a kind: of tests and their items, gauges and laboratories, measures and documents.
+
+Some fit several times, and others name and sum the components of a result.
+"""
 
 from lazy_loader import attach_stub
 

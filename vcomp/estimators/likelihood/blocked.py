@@ -227,8 +227,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
             if kind == "average":
                 return average
             known = point.likelihood_squares(with_fixed=self.reml, positive_only=positive_only)
-            squares = point.squares_of_components(with_fixed=self.reml, known=known)
-        expected = 0.5 * squares
+            expected = 0.5 * point.squares_of_components(with_fixed=self.reml, known=known)
         return expected if kind == "expected" else 2.0 * average - expected
 
     def curvature(

@@ -22,7 +22,7 @@ from vcomp.estimators.likelihood.engine import FixedForms
 from vcomp.estimators.likelihood.equations import BlockSums, Equations, Planner, Tables
 from vcomp.estimators.likelihood.point import Point
 from vcomp.estimators.likelihood.term_point import TermPoint, variances
-from vcomp.estimators.likelihood.totals import Columns, Forms, last_form, with_residual_forms
+from vcomp.estimators.likelihood.totals import Columns, Forms, with_last, with_residual_forms
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import available_bytes
 from vcomp.numerics.sparse import EliminationOrder, plan_elimination
@@ -292,10 +292,10 @@ class BlockedCovariance:
         second = point.second_forms(rows, len(gram), self._product)
         return Forms(
             log_det=point.log_determinants()[0],
-            traces=np.append(traces, last_form(total, traces, point.v)),
+            traces=with_last(traces, total, point.v),
             squares=with_residual_forms(squares, traces, total, point.v),
             gram=gram,
-            first=np.concatenate([first, [last_form(gram, first, point.v)]]),
+            first=with_last(first, gram, point.v),
             second=with_residual_forms(second, first, gram, point.v),
         )
 
@@ -305,7 +305,7 @@ class BlockedCovariance:
         first = np.array([self._product(r, r) for r in self._projected(point)])
         terms: FloatArray = first.reshape(-1, weights.size, weights.size) @ weights @ weights
         whole = weights @ self._gram(point) @ weights
-        return np.append(terms, last_form(whole, terms, point.v))
+        return with_last(terms, whole, point.v)
 
     def projections(self, c: FloatArray) -> tuple[FloatArray, ...]:
         """Return Z_l'V⁻¹B of every term, (q_l, b, r)."""

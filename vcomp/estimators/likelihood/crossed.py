@@ -15,7 +15,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.engine import Cancellation, Curvature, Squares
-from vcomp.estimators.likelihood.totals import Totals, TotalsEngine, last_form, with_residual_forms
+from vcomp.estimators.likelihood.totals import Totals, TotalsEngine, with_last, with_residual_forms
 from vcomp.numerics import COSTS, Positive, limited_blas
 from vcomp.statistics import CrossedTable
 
@@ -233,7 +233,7 @@ class CrossedLikelihood(TotalsEngine[_Point]):
         total = Totals(3, 1 + table.n_fixed)
         total.gram[:] = 0.5 * (gram + gram.T) / v[-1]
         first = np.array([rows.T @ rows for rows in projected])
-        total.first[:] = np.concatenate([first, [last_form(total.gram, first, v)]])
+        total.first[:] = with_last(first, total.gram, v)
         # Z_t'V⁻¹Z_u of the projected columns, eq. (5.5)
         second = np.empty((2, 2, *gram.shape))
         of_a, of_b = projected[a], projected[b]
@@ -251,7 +251,7 @@ class CrossedLikelihood(TotalsEngine[_Point]):
         traces[b] = float(np.trace(own))
         if shrink is not None and squared is not None:
             traces[a] -= v[b] * float(np.vdot(shrink, squared))
-        total.traces[:] = np.append(traces, last_form(float(table.n), traces, v))
+        total.traces[:] = with_last(traces, float(table.n), v)
         return total
 
     def _squares(self, point: _Point) -> Totals:

@@ -19,7 +19,7 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 from vcomp.estimators.likelihood.engine import FixedForms, SummedEngine
 from vcomp.estimators.likelihood.term_point import TermPoint
-from vcomp.estimators.likelihood.totals import last_form, with_residual_forms
+from vcomp.estimators.likelihood.totals import with_last, with_residual_forms
 from vcomp.formula import WIDE
 from vcomp.numerics import Positive, available_bytes, check_memory, slices, solve, solve_positive
 from vcomp.statistics import CrossProducts, WideProducts
@@ -482,7 +482,7 @@ def forms_with_residual(
     v : (k + 1,) components, the residual last
     """
     first = np.array([r.T @ r for r in rows]).reshape(len(rows), *gram.shape)
-    return FixedForms(cov_beta, np.concatenate([first, [last_form(gram, first, v)]]))
+    return FixedForms(cov_beta, with_last(first, gram, v))
 
 
 def forms_of_point(point: TermPoint, *, second: bool) -> FixedForms:

@@ -45,7 +45,7 @@ from vcomp.estimators.likelihood.iterative_context import (
 )
 from vcomp.estimators.likelihood.iterative_point import IterativePoint
 from vcomp.estimators.likelihood.sparse_equations import SparseEquations, build_sparse_equations
-from vcomp.estimators.likelihood.totals import last_form, with_residual_forms
+from vcomp.estimators.likelihood.totals import with_last
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import PATIENCE, available_bytes, check_memory, check_seconds
 from vcomp.numerics.sparse import Probes, Rademacher
@@ -188,9 +188,8 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         """Return score and average information at `v`; the value is nan."""
         point = self._at(v)
         traces = point.traces(reml=self.reml).mean(axis=1)
-        score = 0.5 * (_quadratics(point) - traces)
-        residual = last_form(0.5 * (point.yPy - self._degrees), score, point.v)
-        return Derivatives(np.nan, np.append(score, residual), _average(point))
+        traces = with_last(traces, self._degrees, v)
+        return Derivatives(np.nan, 0.5 * (point.quadratics - traces), 0.5 * point.products)
 
     def information(
         self, v: FloatArray, kind: InformationKind = "average", *, positive_only: bool = False
@@ -207,7 +206,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
                 f"the iterative engine computes the average information only, not the {kind} one; "
                 "engine='blocked' computes all"
             )
-        return _average(self._at(v))
+        return 0.5 * self._at(v).products
 
     def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return β̂ and its covariance matrix at `v`."""
@@ -411,7 +410,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         noise = lift @ terms @ lift.T
         free = point.v > 0.0
         covariance = np.zeros_like(noise)
-        covariance[np.ix_(free, free)] = _sandwich(_average(point), noise, free)
+        covariance[np.ix_(free, free)] = _sandwich(0.5 * point.products, noise, free)
         return covariance
 
     # At one point -------------------------------------------------------------------------
@@ -545,16 +544,6 @@ class SeriesLikelihood(IterativeLikelihood):
                 f"{far} standard errors, and this interval needs more; {_OTHERS}"
             )
         return x
-
-
-def _quadratics(point: IterativePoint) -> FloatArray:
-    """Return y'PV_tPy of each term."""
-    return np.array([r @ r for r in point.PZy])
-
-
-def _average(point: IterativePoint) -> FloatArray:
-    # P(Σ σ²_t V_t + σ²_e I)P = P gives y'P P V_u P y without the rows.
-    return 0.5 * with_residual_forms(point.forms, _quadratics(point), point.yPy, point.v)
 
 
 def _covariance_of_mean(samples: FloatArray) -> FloatArray:

@@ -21,6 +21,7 @@ from vcomp.estimators.likelihood.sparse_equations import (
     Samples,
     SparseSystem,
 )
+from vcomp.estimators.likelihood.totals import FormsOfTerms
 from vcomp.numerics import slices, solve_positive
 from vcomp.numerics.sparse import SparseTable, log_quadrature
 from vcomp.statistics import CrossProducts
@@ -66,13 +67,13 @@ class _SolvedTogether:
     by_probes: FloatArray
 
 
-class IterativePoint:
+class IterativePoint(FormsOfTerms):
     """Solutions, traces and forms at components `v`, each computed when first used."""
 
     def __init__(self, context: Context, system: SparseSystem, v: FloatArray) -> None:
         self.context = context
         self.system = system
-        self.v = v
+        self.v = self.components = v
         self._stats = context.stats
 
     @property

@@ -16,7 +16,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.engine import Cancellation, Solution
-from vcomp.estimators.likelihood.totals import Totals, TotalsEngine, last_form, with_residual_forms
+from vcomp.estimators.likelihood.totals import Totals, TotalsEngine, with_last, with_residual_forms
 from vcomp.numerics import COSTS, in_threads, limited_blas, slices
 from vcomp.statistics import NestedTable, Statistics
 
@@ -241,10 +241,10 @@ class NestedTableLikelihood(TotalsEngine[_TablePoint]):
         total.gram[:] = gram
         first = np.empty((2, *gram.shape))
         first[a], first[b] = of_outer, of_inner
-        total.first[:2], total.first[2] = first, last_form(gram, first, v)
+        total.first[:] = with_last(first, gram, v)
         traces, both = np.empty(2), np.empty((2, 2))
         traces[a], traces[b] = values[1], values[2]
-        total.traces[:] = np.append(traces, last_form(float(table.n), traces, v))
+        total.traces[:] = with_last(traces, float(table.n), v)
         both[a, a], both[b, b], both[a, b], both[b, a] = *squares[[0, 2]], *squares[[1, 1]]
         total.squares[:] = with_residual_forms(both, traces, float(table.n), v)
         return _TablePoint(v, total)

@@ -19,10 +19,7 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.engine import Squares
 from vcomp.estimators.likelihood.equations import Equations
 from vcomp.estimators.likelihood.point import Point
-from vcomp.estimators.likelihood.totals import (
-    last_form,
-    with_residual_forms,
-)
+from vcomp.estimators.likelihood.totals import FormsOfTerms, with_last, with_residual_forms
 from vcomp.numerics import in_threads, limited_blas
 
 
@@ -134,7 +131,7 @@ def variances(equations: Equations, v: FloatArray) -> list[FloatArray]:
     return [np.array([[v[t]]]) for (t,) in equations.sums.terms]
 
 
-class TermPoint(Point):
+class TermPoint(FormsOfTerms, Point):
     """The equations factored at one value of the components.
 
     Parameters
@@ -180,12 +177,6 @@ class TermPoint(Point):
 
     # Forms of the components, the residual last ------------------------------------------------
 
-    @cached_property
-    def quadratics(self) -> FloatArray:
-        """The forms y'PV_tPy."""
-        forms = np.array([r @ r for r in self.PZy])
-        return np.append(forms, last_form(self.yPy, forms, self.components))
-
     def likelihood_traces(self, *, with_fixed: bool) -> FloatArray:
         """Return tr(QV_t) of each random term."""
         traces = self.of_likelihood(with_fixed=with_fixed).traces(with_fixed=with_fixed)
@@ -193,9 +184,9 @@ class TermPoint(Point):
 
     def traces_of_components(self, *, with_fixed: bool) -> FloatArray:
         """Return tr(QV_t)."""
-        traces, degrees = self.likelihood_traces(with_fixed=with_fixed), self.degrees
-        total = float(degrees(with_fixed=with_fixed))
-        return np.append(traces, last_form(total, traces, self.components))
+        traces = self.likelihood_traces(with_fixed=with_fixed)
+        total = float(self.degrees(with_fixed=with_fixed))
+        return with_last(traces, total, self.components)
 
     def likelihood_squares(self, *, with_fixed: bool, positive_only: bool = False) -> Squares:
         """Return tr(QV_tQV_u) of the random terms, from squared norms of the blocks of Z'QZ.
@@ -229,12 +220,6 @@ class TermPoint(Point):
             known.v[whole],
         )
         return found
-
-    @cached_property
-    def products(self) -> FloatArray:
-        """The forms y'PV_tPV_uPy."""
-        # P(Σ σ²_t V_t + σ²_e I)P = P gives y'P P V_u P y without the rows.
-        return with_residual_forms(self.forms, self.quadratics[:-1], self.yPy, self.components)
 
     # Solutions ----------------------------------------------------------------------------------
 

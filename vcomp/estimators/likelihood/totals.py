@@ -242,9 +242,10 @@ class Totals:
         return self.squares - 2.0 * twice + both
 
 
-def last_form(total: FloatArray | float, forms: FloatArray, c: FloatArray) -> FloatArray:
-    """Return the residual's form: Σ c_l f_l over all components is `total`, eq. (5.9)."""
-    return (total - np.tensordot(c[:-1], forms, axes=1)) / c[-1]
+def with_last(forms: FloatArray, total: FloatArray | float, c: FloatArray) -> FloatArray:
+    """Return the forms of all components, the residual's last: Σ c_l f_l is `total`, eq. (5.9)."""
+    last = (total - np.tensordot(c[:-1], forms, axes=1)) / c[-1]
+    return np.concatenate([forms, [last]])
 
 
 def with_residual_forms(
@@ -262,11 +263,36 @@ def with_residual_forms(
     k = traces.shape[0]
     whole = np.empty((k + 1, k + 1, *traces.shape[1:]))
     whole[:k, :k] = squares
-    mixed = last_form(traces, squares.swapaxes(0, 1), c) if k else traces
+    mixed = with_last(squares.swapaxes(0, 1), traces, c)[-1] if k else traces
     whole[:k, k] = mixed
     whole[k, :k] = mixed.swapaxes(-1, -2) if mixed.ndim == 3 else mixed
-    whole[k, k] = last_form(last_form(total, traces, c), mixed, c)
+    whole[k, k] = with_last(mixed, with_last(traces, total, c)[-1], c)[-1]
     return whole
+
+
+class FormsOfTerms:
+    """Forms of y in P of all components, the residual last, from those of the terms.
+
+    With P(Σ σ²_t V_t + σ²_e I)P = P those of the residual need no rows, eq. (5.9).
+
+    Attributes
+    ----------
+    PZy : Z_t'Py of each term
+    forms : (k, k) y'PV_tPV_uPy of the terms
+    components : (k + 1,)
+    yPy : y'Py
+    """
+
+    @cached_property
+    def quadratics(self: Any) -> FloatArray:
+        """The forms y'PV_jPy."""
+        squares = np.array([r @ r for r in self.PZy])
+        return with_last(squares, self.yPy, self.components)
+
+    @cached_property
+    def products(self: Any) -> FloatArray:
+        """The forms y'PV_jPV_kPy."""
+        return with_residual_forms(self.forms, self.quadratics[:-1], self.yPy, self.components)
 
 
 class FormsLikelihood(LastPoint[AnyPoint], ExactEngine, SummedEngine):

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from vcomp import display
-from vcomp.ctt.coefficients import (
+from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, guarded, is_real
+from vcomp.inference import Quantities
+from vcomp.inference.intervals import F_INTERVALS, FromComponents
+from vcomp.studies.alpha_coefficients import (
     ItemCovariances,
     check_totals,
     coefficients_of,
@@ -20,16 +23,13 @@ from vcomp.ctt.coefficients import (
     kuder_richardson,
     pair_counts,
 )
-from vcomp.ctt.matrix import (
+from vcomp.studies.item_scores import (
     ItemScores,
     ScoresOfItems,
     complete_rows,
     read_scores,
     two_way_components,
 )
-from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, guarded, is_real
-from vcomp.inference import Quantities
-from vcomp.inference.intervals import F_INTERVALS, FromComponents
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,15 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from vcomp import display
-from vcomp.ctt.matrix import (
-    ItemScores,
-    ScoresOfItems,
-    complete_rows,
-    mean_squares_of,
-    one_way_components,
-    read_scores,
-    two_way_components,
-)
 from vcomp.exceptions import (
     DataError,
     PlanError,
@@ -33,6 +24,15 @@ from vcomp.formula import REPLICATE, in_formula
 from vcomp.inference import Quantities, TwoWayMeanSquares, VarianceComponents
 from vcomp.inference.intervals import FromComponents
 from vcomp.numerics import f_quantile
+from vcomp.studies.item_scores import (
+    ItemScores,
+    ScoresOfItems,
+    complete_rows,
+    mean_squares_of,
+    one_way_components,
+    read_scores,
+    two_way_components,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,7 @@ from vcomp.formula import closure, in_formula
 from vcomp.gtheory import PublishedComponents
 from vcomp.inference import Projected, Quantities, VarianceComponents, check_policy
 from vcomp.model import IntervalMethod, VarianceComponentsResults
-from vcomp.presets.component_sums import (
+from vcomp.studies.component_sums import (
     SummedComponents,
     check_facet,
     components_of,

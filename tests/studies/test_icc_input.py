@@ -9,8 +9,8 @@ import pytest
 
 import vcomp
 from tests.helpers.ctt_scores import QUESTIONS, WINES, holed, long_of
-from vcomp.ctt.intraclass import icc
 from vcomp.exceptions import DataError, PlanError
+from vcomp.studies.intraclass import icc
 
 
 def test_raters_that_differ_by_constants():

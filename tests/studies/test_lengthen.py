@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.ctt.internal_consistency import spearman_brown, spearman_brown_factor
 from vcomp.exceptions import PlanError
+from vcomp.studies.internal_consistency import spearman_brown, spearman_brown_factor
 
 
 @given(st.integers(1, 99), st.integers(1, 20), st.integers(1, 20))

@@ -10,11 +10,11 @@ from scipy import stats
 
 import vcomp
 from tests.helpers.ctt_scores import QUESTIONS, SMALL_SCORES, WINES, holed, long_of
-from vcomp.ctt.coefficients import cronbach_alpha
-from vcomp.ctt.internal_consistency import spearman_brown
-from vcomp.ctt.intraclass import agreement, consistency, icc, one_way
 from vcomp.exceptions import DataError, PlanError
 from vcomp.inference import TwoWayMeanSquares
+from vcomp.studies.alpha_coefficients import cronbach_alpha
+from vcomp.studies.internal_consistency import spearman_brown
+from vcomp.studies.intraclass import agreement, consistency, icc, one_way
 
 # Shrout and Fleiss (1979), Table 2: six targets, four judges
 TARGETS = np.array(

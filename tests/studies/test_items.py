@@ -15,9 +15,9 @@ import vcomp
 from tests.helpers.ctt_scores import FIGURE_2, QUESTIONS, SMALL_SCORES, holed
 from tests.helpers.examples import examples
 from tests.helpers.printed_tables import printed_columns, printed_words
-from vcomp.ctt.coefficients import cronbach_alpha
-from vcomp.ctt.items import item_analysis
 from vcomp.exceptions import DataError, PlanError
+from vcomp.studies.alpha_coefficients import cronbach_alpha
+from vcomp.studies.items import item_analysis
 
 NUMBERS = ["n", "difficulty", "variance", "item_total", "item_rest", "alpha_if_dropped"]
 
@@ -112,9 +112,9 @@ def test_any_scores_by_definition(scores):
 @settings(deadline=None)
 @given(SMALL_SCORES)
 def test_the_ways_of_complete_and_incomplete_scores_agree(scores):
-    from vcomp.ctt.coefficients import from_pairs, pair_counts
-    from vcomp.ctt.items import of_available, of_complete
-    from vcomp.ctt.matrix import read_scores
+    from vcomp.studies.alpha_coefficients import from_pairs, pair_counts
+    from vcomp.studies.item_scores import read_scores
+    from vcomp.studies.items import of_available, of_complete
 
     matrix = read_scores(scores)
     assume(np.ptp(scores.sum(axis=1)) > 0)

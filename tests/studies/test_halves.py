@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tests.helpers.ctt_scores import QUESTIONS, holed
-from vcomp.ctt.coefficients import cronbach_alpha
-from vcomp.ctt.halves import split_half_reliability
-from vcomp.ctt.internal_consistency import reliability
 from vcomp.exceptions import DataError, EstimationError, PlanError
+from vcomp.studies.alpha_coefficients import cronbach_alpha
+from vcomp.studies.halves import split_half_reliability
+from vcomp.studies.internal_consistency import reliability
 
 
 def by_definition(X, first):

@@ -15,9 +15,9 @@ from scipy import stats
 import vcomp
 from tests.helpers.ctt_scores import FIGURE_2, QUESTIONS, SMALL_SCORES, holed
 from tests.helpers.examples import examples
-from vcomp.ctt.coefficients import best_split, cronbach_alpha, from_complete, pair_counts
-from vcomp.ctt.internal_consistency import reliability
 from vcomp.exceptions import DataError, PlanError
+from vcomp.studies.alpha_coefficients import best_split, cronbach_alpha, from_complete, pair_counts
+from vcomp.studies.internal_consistency import reliability
 
 
 def by_definition(X):

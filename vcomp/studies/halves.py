@@ -12,10 +12,10 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.ctt.coefficients import alpha_of, check_totals
-from vcomp.ctt.matrix import ItemScores, ScoresOfItems, complete_rows, read_scores
 from vcomp.exceptions import DataError, check_one_of, did_you_mean, guarded
 from vcomp.numerics import check_count, seed_from, slices, stream
+from vcomp.studies.alpha_coefficients import alpha_of, check_totals
+from vcomp.studies.item_scores import ItemScores, ScoresOfItems, complete_rows, read_scores
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,7 +15,7 @@ from vcomp.formula import REPLICATE, closure, parse
 from vcomp.gtheory import PublishedComponents, all_sizes
 from vcomp.inference import Projected, Quantities, VarianceComponents, check_policy
 from vcomp.model import IntervalMethod, VarianceComponentsResults, kept_response, record_of
-from vcomp.presets.component_sums import (
+from vcomp.studies.component_sums import (
     SummedComponents,
     check_facet,
     components_of,

@@ -9,8 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from vcomp.ctt.coefficients import cronbach_alpha
 from vcomp.exceptions import DataError
+from vcomp.studies.alpha_coefficients import cronbach_alpha
 
 # Bodoff and Li (2007), figure 2, p. 369: five algorithms on three queries
 FIGURE_2 = np.array(

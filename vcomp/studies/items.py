@@ -11,7 +11,8 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.ctt.coefficients import (
+from vcomp.exceptions import DataError, check_one_of, guarded, is_real
+from vcomp.studies.alpha_coefficients import (
     NO_VARIANCE,
     ItemCovariances,
     alpha_of,
@@ -19,8 +20,7 @@ from vcomp.ctt.coefficients import (
     is_constant,
     pair_counts,
 )
-from vcomp.ctt.matrix import ItemScores, ScoresOfItems, complete_rows, read_scores
-from vcomp.exceptions import DataError, check_one_of, guarded, is_real
+from vcomp.studies.item_scores import ItemScores, ScoresOfItems, complete_rows, read_scores
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,8 +18,8 @@ from tests.helpers.printed_tables import fixed_column, printed_columns
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.inference.intervals import FromComponents
 from vcomp.model import record_of
-from vcomp.presets.component_sums import SummedComponents
-from vcomp.presets.gauge import _GRADES, _categories, _grade, _pooling
+from vcomp.studies.component_sums import SummedComponents
+from vcomp.studies.gauge import _GRADES, _categories, _grade, _pooling
 
 CROSSED = "y ~ (1|part) + (1|operator) + (1|part:operator)"
 POOLED = "y ~ (1|part) + (1|operator)"

@@ -9,9 +9,9 @@ import pytest
 
 import vcomp
 from tests.helpers.ctt_scores import FIGURE_2
-from vcomp.ctt.coefficients import cronbach_alpha
-from vcomp.ctt.internal_consistency import reliability
 from vcomp.exceptions import DataError
+from vcomp.studies.alpha_coefficients import cronbach_alpha
+from vcomp.studies.internal_consistency import reliability
 
 LONG = {
     "who": np.repeat(list("abcde"), 3),

@@ -9,11 +9,11 @@ from scipy import stats
 
 import vcomp
 from tests.helpers.command_line import output_of
-from tests.model.test_gauge import aiag
-from tests.model.test_precision import scores
+from tests.studies.test_gauge import aiag
+from tests.studies.test_precision import scores
 from vcomp.exceptions import PlanError
 from vcomp.presets import gauge_rr, precision
-from vcomp.presets.gauge import _published_f
+from vcomp.studies.gauge import _published_f
 
 CROSSED = "y ~ (1|part) + (1|operator) + (1|part:operator)"
 SIZES = {"part": 10, "operator": 3, "replicate": 3}

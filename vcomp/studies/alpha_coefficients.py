@@ -21,9 +21,9 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.ctt.matrix import ItemScores, ScoresOfItems, read_scores
 from vcomp.exceptions import DataError, guarded
 from vcomp.numerics import available_bytes, check_memory, f_quantile, slices
+from vcomp.studies.item_scores import ItemScores, ScoresOfItems, read_scores
 
 _FEW = 16
 """Largest number of items whose covariance matrix is made even with fewer objects than items."""

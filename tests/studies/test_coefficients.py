@@ -7,7 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from vcomp.ctt.coefficients import (
+from vcomp.exceptions import DataError
+from vcomp.studies.alpha_coefficients import (
     best_split,
     coefficients_of,
     feldt_limits,
@@ -15,8 +16,7 @@ from vcomp.ctt.coefficients import (
     from_pairs,
     pair_counts,
 )
-from vcomp.ctt.matrix import read_scores
-from vcomp.exceptions import DataError
+from vcomp.studies.item_scores import read_scores
 
 
 def scores(seed, n=14, k=5, missing=0.0):
