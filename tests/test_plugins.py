@@ -113,6 +113,21 @@ def test_an_interval_is_used_by_name(res):
     assert published.gstudy(interval="twice").loc["p", "high"] == 4.0
 
 
+def test_an_interval_by_name_serves_studies_of_components_tables_and_several_scores():
+    data = vcomp.datasets.load("docsearch").query("query == 'keywords'")
+    components = vcomp.from_components({"p": 2.0, "i": 1.0, "Residual": 4.0}).components
+    accuracy = vcomp.ir.accuracy(data, ["Phi"], system="sys", interval="twice")
+    data["rr"] = data["score"] ** 2
+    several = vcomp.fit_multivariate("score + rr ~ (1|sys) + (1|topic)", data)
+    studies = [
+        vcomp.gtheory.dstudy(components, i=4, interval="twice"),
+        accuracy.dstudy,
+        several.dstudy(topic=20, interval="twice").studies[0][1],
+    ]
+    for study in studies:
+        assert "half to twice" in str(study.summary())
+
+
 def test_an_estimator_is_used_by_name_and_stored(res):
     data = vcomp.datasets.load("bodoff2007_alpha")
     doubled = vcomp.fit("score ~ (1|sys) + (1|topic)", data, method="doubled", factor=3.0)

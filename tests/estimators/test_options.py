@@ -38,10 +38,10 @@ def test_stopping_rules():
 
 
 def test_probes_of_engines_with_and_without_them():
-    for engine in ("auto", "levels", "iterative"):
+    for engine in ("auto", "iterative"):
         check_probes(2, 0, engine)
         check_probes(None, np.random.default_rng(0), engine)
-    for engine in ("strata", "blocked"):
+    for engine in ("strata", "levels", "blocked"):
         check_probes(None, None, engine)
         for n_probes, rng in ((2, None), (None, 0), (2, 0)):
             with refused(f"engine='{engine}' has no random probes"):

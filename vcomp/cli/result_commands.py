@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-import vcomp
-from vcomp import display
+from vcomp import display, studies
 from vcomp.cli.command_options import command, options_of
 from vcomp.cli.inputs import (
     PUBLISHED,
@@ -224,7 +223,7 @@ def gauge(result: Path | None, published: Any, how: dict[str, Any], shown: Shown
     vcomp gauge --mean-squares 'part=9.818 operator=1.584 part:operator=.0199 Residual=.046' \
         --sizes 'part=10 operator=3 replicate=3' --part part --operator operator
     """
-    study = vcomp.presets.gauge_rr(stored_or_published(result, published), **how)
+    study = studies.gauge_rr(stored_or_published(result, published), **how)
     shown.result(study, study.table.reset_index())
 
 
@@ -255,7 +254,7 @@ def precision(arguments: Sequence[str], published: Any, how: dict[str, Any], sho
         --sizes 'day=20 run=2 replicate=2' --mean 50
     """
     result, sizes = _result_and_sizes(arguments)
-    study = vcomp.presets.precision(
+    study = studies.precision(
         stored_or_published(result, published), sizes=single_sizes(sizes), **how
     )
     shown.result(study, study.table.reset_index())

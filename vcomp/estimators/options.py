@@ -64,7 +64,7 @@ def check_probes(n_probes: Any, rng: Any, engine: str) -> None:
     """
     if n_probes is not None and not (is_whole(n_probes) and n_probes >= 2):
         raise EstimationError(f"n_probes must be a whole number of at least 2, not {n_probes!r}")
-    if engine in ("strata", "blocked") and (n_probes is not None or rng is not None):
+    if engine in ("strata", "levels", "blocked") and (n_probes is not None or rng is not None):
         raise EstimationError(
             f"engine={engine!r} has no random probes; leave n_probes= and rng= out, or use "
             "engine='iterative' or 'auto'"

@@ -48,11 +48,13 @@ from vcomp.inference import (
     smooth_of,
 )
 from vcomp.inference.intervals import (
+    LOCAL_INTERVALS,
     FromComponents,
     IntervalName,
     IntervalSource,
     Limits,
     check_source,
+    plugged_source,
 )
 
 if TYPE_CHECKING:
@@ -151,11 +153,11 @@ def dstudy(
         within=within,
         layout=layout,
     )
-    source: IntervalSource
-    if isinstance(interval, str):
-        source = FromComponents(components, interval, negative)
-    else:
+    if not isinstance(interval, str):
         source = check_source(interval)
+    else:
+        plugged = interval not in LOCAL_INTERVALS and plugged_source(interval, components)
+        source = plugged or FromComponents(components, interval, negative)
     return project(DStudy, components, plan, alpha=alpha, negative=negative, source=source)
 
 

@@ -112,10 +112,8 @@ class PublishedComponents(HasDStudies, InJson, display.Printed):
                 f"interval={interval!r} needs the rows of a fit; published components with "
                 "sizes= or cov= have interval='mls'"
             )
-        if interval not in LOCAL_INTERVALS:
-            plugged = plugged_source(interval, self.components)
-            if plugged is not None:
-                return plugged
+        if interval not in LOCAL_INTERVALS and (made := plugged_source(interval, self.components)):
+            return made
         if self.components.cov is None and interval in _WITH_ERRORS:
             why = self.reason or "pass sizes= of all facets of the G-study, or cov="
             raise EstimationError(

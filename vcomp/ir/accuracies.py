@@ -177,12 +177,10 @@ def accuracy(
     def study(n: float | list[float]) -> DStudy:
         components, influences = two_way_components(matrix)
         source = interval
-        if isinstance(interval, str):
-            reason = ""
-            if interval == "robust":
-                components = replace(components, levels=influences())
-            elif interval == "auto":
-                components, reason = with_influences(components, counts, influences)
+        if interval == "robust":
+            components = replace(components, levels=influences())
+        elif interval == "auto":
+            components, reason = with_influences(components, counts, influences)
             source = FromComponents(components, interval, negative, reason=reason)
         return dstudy(
             components,
