@@ -255,7 +255,7 @@ class _Later:
 
 
 class BlockedCovariance:
-    """Forms of V⁻¹ and some columns at any components; implements ``engine.Covariance``.
+    """Forms of V⁻¹ and some columns at any components; implements ``totals.Covariance``.
 
     Parameters
     ----------

@@ -218,7 +218,7 @@ class LikelihoodMethod:
     ----------
     max_iter : largest number of steps
     tol : Newton decrement, in standard errors, at which the iteration ends; by default 1e-10, or
-        1e-4 for an engine with random probes, whose Monte Carlo error is larger. If rounding
+        1e-3 for an engine with random probes, whose Monte Carlo error is larger. If rounding
         error prevents so small a decrement, the iteration ends at the smallest one below 1e-4; if
         that is above 1e-6, the status says so
     hold : known components by name: they keep these values (the residual a positive one), are not

@@ -341,7 +341,7 @@ class EliminatedGroups:
 
 
 class NestedCovariance:
-    """Forms of V⁻¹ of nested groups; implements ``engine.Covariance``.
+    """Forms of V⁻¹ of nested groups; implements ``totals.Covariance``.
 
     Parameters
     ----------
