@@ -349,9 +349,6 @@ _STEPS = 50
 _BYTES, _MOST, _WORKING = 24e6, 256, 20.0
 """Memory of a stack, data sets in it, and matrices that its likelihood works with."""
 
-_MOST_VALUES = 1e5
-"""Means and derivatives in a stack of strata, which stay in the cache of a processor."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Climbs:
@@ -427,7 +424,7 @@ class StrataRefits:
     @property
     def most(self) -> int:
         """Number of data sets that are refitted at once."""
-        return int(np.clip(_MOST_VALUES / self._values, 1, _MOST))
+        return int(np.clip(_BYTES / 8.0 / self._values, 1, _MOST))
 
     def with_responses(self, drawn: Sequence[Statistics]) -> list[Refitted | None]:
         """Return the estimates from statistics with the same strata."""
