@@ -329,11 +329,12 @@ def _numbers_objects(frame: pd.DataFrame) -> Any:
         return None
     span = np.nanmax(values, axis=0) - np.nanmin(values, axis=0)
     place = int(span.argmax())
-    numbers, others = values[:, place], np.delete(values, place, axis=1)
+    numbers = values[:, place]
+    if not (numbers == np.round(numbers)).all() or np.unique(numbers).size < n:
+        return None
+    others = np.delete(values, place, axis=1)
     scale = np.unique(others[~np.isnan(others)])
-    is_numbering = np.isfinite(numbers).all() and (numbers == np.round(numbers)).all()
-    is_numbering &= np.unique(numbers).size == n > scale.size
-    return frame.columns[place] if is_numbering and span[place] >= 2 * np.ptp(scale) else None
+    return frame.columns[place] if n > scale.size and span[place] >= 2 * np.ptp(scale) else None
 
 
 def _refuse_long(frame: pd.DataFrame, orientation: Orientation) -> None:

@@ -438,14 +438,14 @@ def _pooled(res: VarianceComponentsResults | PublishedComponents) -> list[str]:
     centre = ordered[low : high + 1]
     gaps = np.diff(centre)
     k = int(gaps.argmax())
-    order = np.lexsort((y, cells))
-    in_cell = np.diff(y[order])[np.diff(cells[order]) == 0]
-    n_values = 1 + np.count_nonzero(np.diff(ordered))
-    if n_values < _FEWEST_VALUES // 3 or not in_cell.size:
-        return []
     n_above = np.bincount(cells, weights=y > centre[k])
     divided = (n_above > 0) & (n_above < np.bincount(cells))
-    if not gaps[k] > _GAP * np.median(in_cell) or 2 * divided.sum() < divided.size:
+    n_values = 1 + np.count_nonzero(np.diff(ordered))
+    if n_values < _FEWEST_VALUES // 3 or not divided.any() or 2 * divided.sum() < divided.size:
+        return []
+    order = np.lexsort((y, cells))
+    in_cell = np.diff(y[order])[np.diff(cells[order]) == 0]
+    if not gaps[k] > _GAP * np.median(in_cell):
         return []
     below, above = (display.number(centre[k + step]) for step in (0, 1))
     text = f"Results fall into groups: none is between {below} and {above}. "
