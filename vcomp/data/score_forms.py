@@ -328,13 +328,13 @@ def _numbers_objects(frame: pd.DataFrame) -> Any:
     if not np.isfinite(values).any(axis=0).all() or np.isinf(values).any():
         return None
     span = np.nanmax(values, axis=0) - np.nanmin(values, axis=0)
-    place = int(span.argmax())
-    numbers = values[:, place]
+    numbers = values[:, span.argmax()]
     if not (numbers == np.round(numbers)).all() or np.unique(numbers).size < n:
         return None
-    others = np.delete(values, place, axis=1)
+    others = np.delete(values, span.argmax(), axis=1)
     scale = np.unique(others[~np.isnan(others)])
-    return frame.columns[place] if n > scale.size and span[place] >= 2 * np.ptp(scale) else None
+    far = n > scale.size and span.max() >= 2.0 * np.ptp(scale)
+    return frame.columns[span.argmax()] if far else None
 
 
 def _refuse_long(frame: pd.DataFrame, orientation: Orientation) -> None:
@@ -393,8 +393,7 @@ def _grid_of_labels(frame: pd.DataFrame) -> list[Any]:
 def _are_labels(values: pd.Series) -> bool:
     if not _is_number(values.dtype) or values.dtype == bool:
         return values.dtype != bool
-    numbers = values.to_numpy(dtype=float)
-    return bool((numbers == np.floor(numbers)).all())
+    return bool((values.to_numpy(dtype=float) % 1.0 == 0.0).all())
 
 
 def _are_numbered(labels: pd.Index, known: frozenset[str]) -> bool:

@@ -116,22 +116,25 @@ def test_solves_are_preferred_to_levels_that_take_longer():
     ):
         limits = EngineLimits(quick=0.0, exact=exact, patience=patience, seconds_per_cube=1e6)
         assert choose_engine(stats, reml=True, limits=limits).name == name
-    # More effects than these are not ordered, and their pair tables not made.
-    limits = EngineLimits(planned=0, exact=0.0, patience=0.0)
+    # More effects than these are not ordered where that takes long, and have no pair tables.
+    limits = EngineLimits(planned=0, exact=0.0, patience=0.0, order_per_entry=1.0)
     assert choose_engine(stats, reml=True, limits=limits).name == "levels"
 
 
 def test_cells_of_slow_levels_are_eliminated():
-    """With more effects than planned; a short fit by levels is not compared."""
+    """With more effects than planned; where an order takes longer than levels, none is sought."""
     twice = pd.concat([crossed(60, 30, 0.4)] * 2)
     stats = statistics(twice, "y ~ (1|a) + (1|b) + (1|a:b)")
-    for slow_levels, cheap_order, name in (
-        (0.0, 1e3, "blocked"),
-        (0.0, 1e-3, "levels"),
-        (1.0, 1e3, "levels"),
+    entries = stats.cross_products.n_entries
+    levels = choose_engine(stats, "levels", reml=True).seconds
+    for cheap_order, order, name in (
+        (1e3, 0.0, "blocked"),
+        (1e-3, 0.0, "levels"),
+        (1e3, 0.9 * levels / entries, "blocked"),
+        (1e3, 1.1 * levels / entries, "levels"),
     ):
         limits = EngineLimits(
-            quick=0.0, planned=0, slow_levels=slow_levels, cheap_order=cheap_order
+            quick=0.0, planned=0, cheap_order=cheap_order, order_per_entry=1e-12 + 1e3 * order
         )
         assert choose_engine(stats, reml=True, limits=limits).name == name
 
@@ -277,11 +280,15 @@ def test_of_levels_and_blocks_the_faster_one_serves():
         limits = EngineLimits(quick=0.0, quick_per_row=0.0, seconds_per_entry=0.0)
         expected = "blocked" if blocked.seconds <= levels.seconds else "levels"
         assert choose_engine(stats, reml=True, limits=limits).name == expected
-        # Where there are many effects no order of elimination is looked for.
+        # Where there are many effects an order of elimination that takes long is not looked for.
         total = sum(stats.sizes)
         for planned, name in ((total, expected), (total - 1, "levels")):
             few = EngineLimits(
-                quick=0.0, quick_per_row=0.0, seconds_per_entry=0.0, planned=planned
+                quick=0.0,
+                quick_per_row=0.0,
+                seconds_per_entry=0.0,
+                planned=planned,
+                order_per_entry=1.0,
             )
             assert choose_engine(stats, reml=True, limits=few).name == name
 

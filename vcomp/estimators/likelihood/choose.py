@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from vcomp.statistics import CrossProducts, Statistics
 
 if TYPE_CHECKING:
     from vcomp.estimators.likelihood.blocked import BlockedLikelihood
-    from vcomp.estimators.likelihood.blocked_covariance import Eliminations
     from vcomp.estimators.likelihood.column_likelihood import ColumnTermLikelihood
     from vcomp.estimators.likelihood.crossed import CrossedLikelihood
     from vcomp.estimators.likelihood.levels import LevelsLikelihood
@@ -42,10 +42,10 @@ class EngineLimits:
         engine is considered than the blocked one: to find the levels takes as long as a fit
     planned : nearly complete grids, and levels: number of random effects above which no order of
         elimination is computed, as the ordering alone would take longer than that
-    slow_levels, cheap_order : levels of more effects than `planned`: time of an evaluation above
-        which the blocked engine is considered, and how many times longer its expected one may be.
-        Most of the effects are then those of single cells, which take less time to order and
-        eliminate than expected
+    cheap_order, order_per_entry : levels of more effects than `planned`: how many times longer
+        than theirs the expected evaluation of the blocked engine may be, and its search for an
+        order, by the entries of the equations. Most of the effects are then those of single cells,
+        which take less time to order and eliminate than expected
     exact : time of an evaluation up to which an exact engine is used in any case: a fit then takes
         about a second
     many_rows, exact_ratio : number of rows from which it is so only up to so many times an
@@ -69,8 +69,8 @@ class EngineLimits:
     quick_per_row: float = 1e-7
     planned: int = 30_000
     exact: float = 0.125
-    slow_levels: float = 0.03
     cheap_order: float = 2.0
+    order_per_entry: float = 3e-7
     many_rows: int = 100_000
     exact_ratio: float = 5.0
     patience: float = 4.0 / 3.0
@@ -82,13 +82,7 @@ class EngineLimits:
     seconds_per_effect: float = COSTS.elimination.column
     free_bytes: Callable[[], float] = available_bytes
 
-    def allow(
-        self,
-        engine: CrossedLikelihood
-        | LevelsLikelihood
-        | NestedTableLikelihood
-        | ColumnTermLikelihood,
-    ) -> bool:
+    def allow(self, engine: LikelihoodEngine) -> bool:
         """Return whether an exact engine evaluates in time and fits into memory."""
         return engine.seconds <= self.seconds and engine.bytes <= 0.8 * self.free_bytes()
 
@@ -418,9 +412,7 @@ def _blocked_within(
     from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 
     sums = stats.cross_products
-    kept: Eliminations | None = None
-    if limits is ENGINE_LIMITS:
-        kept = stats.kept.get(_ANALYSED)
+    kept = stats.kept.get(_ANALYSED) if limits is ENGINE_LIMITS else None
     if kept is not None and kept.seconds <= seconds and kept.are_named(names):
         return BlockedLikelihood(sums, reml=reml, eliminations=kept)
     # Bounds before any matrix is formed: of a factor in any order, and of a full matrix.
@@ -439,6 +431,12 @@ def _blocked_within(
     if limits is ENGINE_LIMITS and blocked.eliminations.are_small:
         stats.kept[_ANALYSED] = blocked.eliminations
     return blocked
+
+
+def _is_ordered_within(stats: Statistics, entries: float) -> bool:
+    """Whether the equations have so few entries; without pair tables if groups show it."""
+    least = sum(max(pair) for pair in combinations(stats.sizes, 2))
+    return least <= entries and stats.cross_products.n_entries <= entries
 
 
 def _without_strata(
@@ -473,8 +471,9 @@ def _without_strata(
         levels = None  # that of the holes is faster
     # With more effects, their order and pair tables take longer than a short fit by levels.
     if levels is not None and not few:
-        most = limits.cheap_order * levels.seconds if levels.seconds > limits.slow_levels else 0.0
-        most = min(most, limits.seconds)
+        most = min(limits.cheap_order * levels.seconds, limits.seconds)
+        if not _is_ordered_within(stats, most / limits.order_per_entry):
+            return levels
         return _blocked_within(stats, most, limits, reml=reml, names=names) or levels
     most = limits.seconds if grid is not None else _seconds_of_exact(stats, limits)
     # With two large facets, solves are faster than blocks of levels.
@@ -484,10 +483,7 @@ def _without_strata(
         most = levels.seconds
     elif grid is not None:
         most = limits.grid_seconds if few else 0.0
-    blocked = None
-    if most > 0.0:
-        blocked = _blocked_within(stats, most, limits, reml=reml, names=names)
-    if blocked is not None:
+    if most > 0.0 and (blocked := _blocked_within(stats, most, limits, reml=reml, names=names)):
         return blocked
     if levels is not None:
         return levels

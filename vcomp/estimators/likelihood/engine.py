@@ -19,17 +19,12 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.estimate import FixedErrors, StepKind
 from vcomp.estimators.likelihood.starts import EffectForms
 from vcomp.exceptions import EstimationError
-from vcomp.statistics import CrossProducts, StratumStatistics
+from vcomp.statistics import CrossProducts
 
 if TYPE_CHECKING:
     from vcomp.estimators.likelihood.surface import NodeValues
     from vcomp.statistics import (
-        ColumnTable,
-        CrossedTable,
-        LevelGrid,
-        NestedTable,
         Statistics,
-        WideProducts,
     )
 
 InformationKind = Literal["observed", "expected", "average"]
@@ -304,6 +299,10 @@ class LikelihoodEngine(Likelihood, Protocol):
         """Expected time of an evaluation in seconds; 0 if not known."""
 
     @property
+    def bytes(self) -> float:
+        """Expected memory of an evaluation; 0 if not known."""
+
+    @property
     def gives_effects(self) -> bool:
         """Whether :meth:`solution` is available."""
 
@@ -447,17 +446,9 @@ class LastPoint(Generic[AnyPoint]):
 
 
 class SummedEngine:
-    """Base of engines: sizes and sums of squares of their statistics."""
+    """Base of engines: sizes and sums of squares of their statistics, of whatever kind."""
 
-    stats: (
-        CrossProducts
-        | WideProducts
-        | StratumStatistics
-        | LevelGrid
-        | CrossedTable
-        | NestedTable
-        | ColumnTable
-    )
+    stats: Any
     name: ClassVar[str]
     cancellation: ClassVar[Cancellation] = "none"
     rounding_decrement: ClassVar[float] = np.inf
@@ -475,6 +466,11 @@ class SummedEngine:
     @property
     def seconds(self) -> float:
         """Return 0: evaluations are short, or their time is not known."""
+        return 0.0
+
+    @property
+    def bytes(self) -> float:
+        """Return 0: the memory of an evaluation is not known."""
         return 0.0
 
     @property

@@ -28,10 +28,9 @@ from vcomp.estimators.likelihood.engine import (
 from vcomp.estimators.likelihood.starts import EffectForms
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import Positive, solve, solve_positive
-from vcomp.statistics import StratumStatistics
 
 if TYPE_CHECKING:
-    from vcomp.statistics import ColumnTable, CrossedTable, LevelGrid, NestedTable, Statistics
+    from vcomp.statistics import Statistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +380,6 @@ class TotalsEngine(FormsLikelihood[AnyPoint]):
     """Base of engines with exact informations of all kinds, and effects from the forms."""
 
     sums_of: ClassVar[str]
-    stats: StratumStatistics | LevelGrid | CrossedTable | NestedTable | ColumnTable
 
     def __init__(self, stats: Any, *, reml: bool) -> None:
         self.stats, self.reml = stats, reml
