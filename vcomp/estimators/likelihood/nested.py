@@ -147,7 +147,7 @@ class NestedGroups:
             right = left.copy()
 
         def matrices(values: FloatArray, n: int) -> FloatArray:
-            by_data = np.moveaxis(values.reshape(S, b, r, n, -1), 3, 0)
+            by_data = values.reshape(S, b, r, n, -1).transpose(3, 0, 1, 2, 4)
             return np.ascontiguousarray(by_data.reshape(n, S, b, -1))
 
         if self.are_equal[depth]:
@@ -274,7 +274,7 @@ class EliminatedGroups:
 
     def gram(self, away: list[FloatArray], within: FloatArray) -> FloatArray:
         """Return B'V⁻¹B, (B, S, b, b), from differences of means and products within groups."""
-        total = within / np.moveaxis(self.c[-1], -1, 0)
+        total = within / self.c[-1].transpose(3, 0, 1, 2)
         for depth, (level, d) in enumerate(zip(self.levels, away, strict=True)):
             total = total + self.groups.products(level.a * d, d, depth)
         return total
@@ -295,7 +295,7 @@ class EliminatedGroups:
         (B, S, m, b, b) and (B, S, m, m, b, b)
         """
         groups, tree, last = self.groups, self.levels, self.last
-        s2, of_data = groups.spread(self.c[-1], last), np.moveaxis(self.c[-1], -1, 0)
+        s2, of_data = groups.spread(self.c[-1], last), self.c[-1].transpose(3, 0, 1, 2)
         (B, S, b, _), size = within.shape, len(used)
         first, second = np.zeros((B, S, size, b, b)), np.zeros((B, S, size, size, b, b))
         delta = self.deviations(away)
