@@ -156,6 +156,14 @@ def test_long_tables_without_names_are_refused(table):
             ctt.reliability(renamed)
 
 
+@pytest.mark.filterwarnings("error")
+def test_an_infinite_label_does_not_hide_a_long_table():
+    cells = [(i, np.inf if j == 3 else j, float(i * j % 5)) for i in range(4) for j in range(6)]
+    table = pd.DataFrame([(f"s{i}", j, y) for i, j, y in cells], columns=["a", "b", "y"])
+    with pytest.raises(vcomp.DataError, match="look like a long table"):
+        vcomp.icc(table)
+
+
 def test_transposed_tables_are_refused():
     wide = MATRIX.to_frame()
     hint = (

@@ -74,7 +74,7 @@ def test_the_last_outcome_counts(path, tmp_path):
 
 
 def test_a_larger_sample_begins_with_the_smaller_one():
-    few, many = (mutate.drawn(n, 3, "", ["presets"]) for n in (5, 40))
+    few, many = (mutate.drawn(n, 3, "", ["studies"]) for n in (5, 40))
     assert many[:5] == few
     assert len({m.name for m in many}) == 40
 

@@ -393,7 +393,7 @@ def _grid_of_labels(frame: pd.DataFrame) -> list[Any]:
 def _are_labels(values: pd.Series) -> bool:
     if not _is_number(values.dtype) or values.dtype == bool:
         return values.dtype != bool
-    return bool((values.to_numpy(dtype=float) % 1.0 == 0.0).all())
+    return bool((np.floor(values.to_numpy(dtype=float)) == values).all())
 
 
 def _are_numbered(labels: pd.Index, known: frozenset[str]) -> bool:

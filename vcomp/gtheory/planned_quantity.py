@@ -156,8 +156,8 @@ def dstudy(
     if not isinstance(interval, str):
         source = check_source(interval)
     else:
-        plugged = interval not in LOCAL_INTERVALS and plugged_source(interval, components)
-        source = plugged or FromComponents(components, interval, negative)
+        made = None if interval in LOCAL_INTERVALS else plugged_source(interval, components)
+        source = FromComponents(components, interval, negative) if made is None else made
     return project(DStudy, components, plan, alpha=alpha, negative=negative, source=source)
 
 

@@ -112,7 +112,8 @@ class PublishedComponents(HasDStudies, InJson, display.Printed):
                 f"interval={interval!r} needs the rows of a fit; published components with "
                 "sizes= or cov= have interval='mls'"
             )
-        if interval not in LOCAL_INTERVALS and (made := plugged_source(interval, self.components)):
+        made = None if interval in LOCAL_INTERVALS else plugged_source(interval, self.components)
+        if made is not None:
             return made
         if self.components.cov is None and interval in _WITH_ERRORS:
             why = self.reason or "pass sizes= of all facets of the G-study, or cov="
@@ -120,9 +121,8 @@ class PublishedComponents(HasDStudies, InJson, display.Printed):
                 f"interval={interval!r} needs standard errors, which are not known: {why}"
             )
         why = "" if self.anova is None else "mean squares do not show how scores are distributed"
-        mean = self.mean
         return FromComponents(
-            self.components, interval, negative, mean.beta, mean.cov_beta, reason=why
+            self.components, interval, negative, self.mean.beta, self.mean.cov_beta, reason=why
         )
 
     @property

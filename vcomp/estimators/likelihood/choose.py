@@ -44,8 +44,8 @@ class EngineLimits:
         elimination is computed, as the ordering alone would take longer than that
     cheap_order, order_per_entry : levels of more effects than `planned`: how many times longer
         than theirs the expected evaluation of the blocked engine may be, and its search for an
-        order, by the entries of the equations. Most of the effects are then those of single cells,
-        which take less time to order and eliminate than expected
+        order, in seconds for each entry of the equations and term. Most of the effects are
+        then those of single cells, which take less time to order and eliminate than expected
     exact : time of an evaluation up to which an exact engine is used in any case: a fit then takes
         about a second
     many_rows, exact_ratio : number of rows from which it is so only up to so many times an
@@ -70,7 +70,7 @@ class EngineLimits:
     planned: int = 30_000
     exact: float = 0.125
     cheap_order: float = 2.0
-    order_per_entry: float = 3e-7
+    order_per_entry: float = 5e-8
     many_rows: int = 100_000
     exact_ratio: float = 5.0
     patience: float = 4.0 / 3.0
@@ -472,7 +472,7 @@ def _without_strata(
     # With more effects, their order and pair tables take longer than a short fit by levels.
     if levels is not None and not few:
         most = min(limits.cheap_order * levels.seconds, limits.seconds)
-        if not _is_ordered_within(stats, most / limits.order_per_entry):
+        if not _is_ordered_within(stats, most / limits.order_per_entry / len(stats.sizes)):
             return levels
         return _blocked_within(stats, most, limits, reml=reml, names=names) or levels
     most = limits.seconds if grid is not None else _seconds_of_exact(stats, limits)
