@@ -139,22 +139,6 @@ def test_cells_of_slow_levels_are_eliminated():
         assert choose_engine(stats, reml=True, limits=limits).name == name
 
 
-def test_an_order_of_many_single_cells_is_sought_and_one_of_many_terms_is_not():
-    """Cells of two facets are eliminated faster than levels are; those of three are not."""
-    rng = np.random.default_rng(7)
-    a, b = rng.integers(0, 40_000, 90_000), rng.integers(0, 30, 90_000)
-    data = pd.DataFrame(
-        {"a": a, "b": b, "y": rng.normal(size=40_000)[a] + rng.normal(size=a.size)}
-    )
-    stats = statistics(data, "y ~ (1|a) + (1|b) + (1|a:b)")
-    assert choose_engine(stats, reml=True).name == "blocked"
-    m, i, p = (axis.ravel() for axis in np.indices((30, 1_500, 3)))
-    kept = rng.random(m.size) < 0.5
-    data = pd.DataFrame({"m": m, "i": i, "p": p, "y": rng.normal(size=m.size)})[kept]
-    stats = statistics(data, "y ~ (1|m) + (1|i) + (1|p) + (1|m:i) + (1|m:p) + (1|i:p)")
-    assert choose_engine(stats, reml=True).name == "levels"
-
-
 def test_many_rows_have_probes_where_an_exact_fit_takes_far_longer():
     stats = statistics(crossed(60, 70, 0.05))
     sums = Statistics.from_cross_products(stats.cross_products)
